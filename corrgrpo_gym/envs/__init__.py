@@ -1,0 +1,36 @@
+"""Environments whose reward is a vector: the API, the registry and the environments themselves.
+
+from corrgrpo_gym import envs
+
+env = envs.make("leetcode", split="test")
+observation, info = env.reset(options={"task": 0})
+observation, reward, terminated, truncated, info = env.step("an answer")   # reward: float32 [K]
+"""
+
+from .base import MultiRewardEnv, Rewards, Turn
+from .chat import Action, ActionSpace, ChatSpace, Message, Observation
+from .registry import EnvInfo, list_envs, make, register, register_gymnasium
+
+__all__ = [
+    "Action",
+    "ActionSpace",
+    "ChatSpace",
+    "EnvInfo",
+    "Message",
+    "MultiRewardEnv",
+    "Observation",
+    "Rewards",
+    "Turn",
+    "list_envs",
+    "make",
+    "register",
+]
+
+register(
+    "leetcode",
+    "corrgrpo_gym.envs.leetcode:LeetCodeEnv",
+    description="LeetCode problems solved in Python: format, stages of correctness, speed, similarity",
+    gymnasium_id="corrgrpo_gym/LeetCode-v0",
+    reward_names=("format", "syntax", "compile", "runtime", "accuracy", "efficiency", "ast_similarity"),
+)
+register_gymnasium()
