@@ -1,8 +1,9 @@
 """The embedded data: a problem family written for this package, in the row layout of LeetCodeDataset v0.3.1.
 
-Every kind of problem has a plain solution (a loop over all numbers or all pairs) and a fast one (a closed form
-or one pass) with more places to go wrong. The constants stand literally in both, so whoever answers has to copy
-them from the statement. The last inputs of a task are large: there the slow solution spends 4 to 8 ms of CPU.
+Every kind of problem has a plain solution (a loop over all numbers or all pairs) and a fast one (a closed
+form or one pass) with more places to go wrong. The constants stand literally in both, so whoever answers has
+to copy them from the statement. The last inputs of a task are large: there the slow solution spends 4 to 8 ms
+of CPU.
 
 Nothing is read or downloaded; the rows depend on the seed alone. No pair of kind and constants is in both
 splits, and every constant of a test task occurs in train, with another kind.
@@ -57,7 +58,7 @@ def embedded_rows(split: str, *, seed: int = 0) -> list[dict[str, Any]]:
     """
     if split not in SPLITS:
         raise GymError(unknown("split of the embedded LeetCode data", split, SPLITS))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for kind, constants in _choose(seed)[split]:
         rows.append(_row(kind, constants, len(rows) + 1, Random(f"{seed}/{kind.name}/{constants}")))
     Random(f"{seed}/{split}").shuffle(rows)

@@ -1,0 +1,142 @@
+"""The LeetCode environment: one user message with a problem, one answer with a program, seven rewards."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any, Self
+
+from ...errors import GymError, unknown
+from ..base import MultiRewardEnv
+from ..chat import Message
+from ..sandbox import Sandbox
+from .data import load_problems
+from .judging import Judging, Limits
+from .noise import fenced, noisy_answers
+from .problem import Problem
+from .rewards import REWARD_NAMES, REWARD_WEIGHTS
+
+RECIPES = ("default", "paper")
+
+
+class LeetCodeEnv(MultiRewardEnv):
+    """LeetCode problems with the rewards of the CorrGRPO paper (see `rewards`).
+
+    Step's info has `status` ("passed", "failed", "timeout", ...), `detail`, the extracted `code`, and
+    `cpu_seconds` with `reference_cpu_seconds` (None unless the answer passed and the reference does).
+
+    Where an answer passes but the reference doesn't (the data have such rows), efficiency is 0 for all
+    answers to that task, and a warning in the log names it.
+    """
+
+    reward_names = REWARD_NAMES
+    reward_weights = REWARD_WEIGHTS["default"]
+    splits = ("train", "test")
+
+    def __init__(
+        self,
+        split: str = "train",
+        data: str | Path | None = None,
+        *,
+        sandbox: str | Sandbox = "bubblewrap",
+        workers: int | None = None,
+        recipe: str = "default",
+        cpu_seconds: float | None = None,
+        wall_seconds: float | None = None,
+        memory_bytes: int = 1 << 30,
+        reward_weights: str | Mapping[str, float] | Iterable[float] | None = None,
+        efficiency_resolution: float | None = None,
+        cache_verdicts: int = 4096,
+        warm_start_answers: int = 16,
+    ) -> None:
+        """Load a split.
+
+        Args:
+            split: "train" or "test".
+            data: None or "auto" (the hub's cache, the hub, else the embedded problems), "embedded", "hub", or
+                the path of a folder or file of LeetCodeDataset.
+            sandbox: name of the back end that runs programs, or a sandbox (which stays yours to close).
+            workers: its processes; None for one per CPU.
+            recipe: "default", or "paper": 5 s of wall clock per program, as published.
+            cpu_seconds: CPU limit of one program. Default: 15 s, or 0.5 s for embedded problems; three times
+                the reference's time where that is more.
+            wall_seconds: wall-clock limit of one program; a loose one by default.
+            memory_bytes: memory limit of one program.
+            reward_weights: "default" (the paper's), "paper-vector" (1 each, what the paper's implementation
+                gives to corrgrpo and gdpo), or seven numbers, in order or by name.
+            efficiency_resolution: rounds efficiency to multiples of this. CPU clocks are off by some percent,
+                which an estimator that standardises would turn into a signal. Default: 0 (exact, as
+                published), or 0.2 for embedded problems.
+            cache_verdicts: how many answers to remember, so that equal ones are judged once; 0 for none.
+            warm_start_answers: how many imperfect answers `reference_answers` gives for an embedded problem.
+
+        Raises:
+            GymError: bad options or data.
+        """
+        if isinstance(reward_weights, str):
+            if reward_weights not in REWARD_WEIGHTS:
+                raise GymError(f"leetcode: {unknown('reward_weights', reward_weights, REWARD_WEIGHTS)}")
+            reward_weights = REWARD_WEIGHTS[reward_weights]
+        if recipe not in RECIPES:
+            raise GymError(f"leetcode: {unknown('recipe', recipe, RECIPES)}")
+        if split not in self.splits:
+            raise GymError(f"leetcode: {unknown('split', split, self.splits)}")
+        loaded = load_problems(data, split)
+        super().__init__(loaded.problems, split=split, reward_weights=reward_weights, data_note=loaded.note)
+        if efficiency_resolution is None:
+            efficiency_resolution = 0.2 if loaded.embedded else 0.0
+        if not 0.0 <= efficiency_resolution <= 1.0:
+            raise GymError(f"leetcode: efficiency_resolution is {efficiency_resolution}, not between 0 and 1")
+        if cache_verdicts < 0 or warm_start_answers < 1:
+            raise GymError("leetcode: cache_verdicts must be at least 0, and warm_start_answers at least 1")
+        if recipe == "paper":
+            limits = Limits(cpu_seconds or 5.0, wall_seconds or 5.0, memory_bytes, grows=False)
+        else:
+            limits = Limits(cpu_seconds or (0.5 if loaded.embedded else 15.0), wall_seconds, memory_bytes)
+        if limits.cpu_seconds <= 0 or limits.wall(1.0) <= 0 or memory_bytes <= 0:
+            raise GymError("leetcode: cpu_seconds, wall_seconds and memory_bytes must be positive")
+        self._warm_start_answers = warm_start_answers
+        self._judging = Judging(sandbox, workers, limits, efficiency_resolution, cache_verdicts)
+        self._owner = True
+
+    def prompt(self, task: int) -> Sequence[Message]:
+        """Return the problem's query as one user message."""
+        return [{"role": "user", "content": self.tasks[task].query}]
+
+    def score(self, task: int, reply: Message) -> tuple[Sequence[float], dict[str, Any]]:
+        """Judge the program in the answer."""
+        outcome = self._judging.outcome(self.tasks[task], reply["content"] or "")
+        return outcome.rewards, dict(outcome.info)
+
+    def reference_answers(self, task: int) -> Sequence[str]:
+        """Return answers for a warm start.
+
+        Returns:
+            The reference solution in a ```python block; for an embedded problem `warm_start_answers`
+            imperfect ones (see `noise`), most of them slow, always the same.
+        """
+        problem: Problem = self.tasks[task]
+        if not problem.slow_baseline:
+            return (fenced(problem.completion),)
+        row = {"completion": problem.completion, "baseline": problem.baseline}
+        return tuple(islice(noisy_answers(row, Random(problem.task_id)), self._warm_start_answers))
+
+    def reference_seconds(self, task: int) -> float | None:
+        """Return the CPU seconds that efficiency is measured by; None where the reference fails its tests."""
+        return self._judging.reference_seconds(self.tasks[task])
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox in use, for another environment to share (a validation split's, for instance)."""
+        return self._judging.sandbox
+
+    def clone(self) -> Self:
+        """Return an environment with an episode of its own on the same data, sandbox and known answers."""
+        other = super().clone()
+        other._owner = False
+        return other
+
+    def close(self) -> None:
+        """Close the sandbox if this environment made it; closing a clone does nothing."""
+        if self._owner:
+            self._judging.close()

@@ -1,0 +1,162 @@
+"""What all clones of an environment share: the sandbox, reference times, and outcomes of known answers."""
+
+import hashlib
+import logging
+import statistics
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from ..sandbox import CodeJob, Sandbox, Verdict, make_sandbox
+from .ast_shape import Shape, shape_of
+from .noise import fenced
+from .once import Once
+from .problem import Problem
+from .rewards import rewards
+
+_log = logging.getLogger(__name__)
+_TIMED_RUNS = 3
+_REFERENCE_CPU = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one program may use.
+
+    Attributes:
+        cpu_seconds: CPU time; where three times the reference's is more, that.
+        wall_seconds: wall-clock time; None for a loose cap, so that a busy machine fails no right program.
+        memory_bytes: memory.
+        grows: whether a slow reference raises the CPU limit.
+    """
+
+    cpu_seconds: float = 15.0
+    wall_seconds: float | None = None
+    memory_bytes: int = 1 << 30
+    grows: bool = True
+
+    def wall(self, cpu_seconds: float) -> float:
+        """Return the wall-clock limit that goes with a CPU limit."""
+        return 30.0 + 6.0 * cpu_seconds if self.wall_seconds is None else self.wall_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The rewards of one answer, and what step's info says of it."""
+
+    rewards: tuple[float, ...]
+    info: dict[str, Any]
+
+
+class Judging:
+    """Judges answers to problems; safe to use from many threads.
+
+    Args:
+        sandbox: a back end's name, made at first use and closed by `close`; or one that its owner closes.
+        workers: processes of a sandbox made here; None for one per CPU.
+        limits: of one program.
+        efficiency_resolution: see `rewards.efficiency`.
+        cache: how many answers to remember; 0 for none.
+    """
+
+    def __init__(
+        self,
+        sandbox: str | Sandbox,
+        workers: int | None,
+        limits: Limits,
+        efficiency_resolution: float,
+        cache: int,
+    ) -> None:
+        self._given = sandbox
+        self._workers = workers
+        self._limits = limits
+        self._resolution = efficiency_resolution
+        self._sandbox: Sandbox | None = None
+        self._lock = Lock()
+        self._seconds: Once[float | None] = Once(1 << 20)
+        self._shapes: Once[Shape | None] = Once(1 << 20)
+        self._outcomes: Once[Outcome] | None = Once(cache) if cache else None
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox, made at the first use.
+
+        Raises:
+            GymError: the back end isn't there, or not usable on this machine.
+        """
+        with self._lock:
+            if self._sandbox is None:
+                given = self._given
+                self._sandbox = (
+                    make_sandbox(given, workers=self._workers) if isinstance(given, str) else given
+                )
+            return self._sandbox
+
+    def close(self) -> None:
+        """Close the sandbox if it was made here; a later answer makes a new one."""
+        with self._lock:
+            sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None and isinstance(self._given, str):
+            sandbox.close()
+
+    def outcome(self, problem: Problem, answer: str) -> Outcome:
+        """Judge an answer; the same answer to the same problem is judged once."""
+        if self._outcomes is None:
+            return self._judge(problem, answer)
+        digest = hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        return self._outcomes.get((problem.task_id, digest), lambda: self._judge(problem, answer))
+
+    def reference_seconds(self, problem: Problem) -> float | None:
+        """Return the CPU time of the problem's baseline on its tests: median of three runs, measured once.
+
+        Returns:
+            None where the baseline doesn't pass its own tests (there are such rows); a warning names it.
+        """
+        return self._seconds.get(problem.task_id, lambda: self._time(problem))
+
+    def _judge(self, problem: Problem, answer: str) -> Outcome:
+        verdict = self._run(problem, answer, self._limits.cpu_seconds)
+        if verdict.status == "timeout" and self._limits.grows:
+            # Only a program that runs out of time makes it worth knowing whether the reference is as slow.
+            longer = 3.0 * (self.reference_seconds(problem) or 0.0)
+            if longer > self._limits.cpu_seconds:
+                verdict = self._run(problem, answer, longer)
+        seconds = self.reference_seconds(problem) if verdict.status == "passed" else None
+        shape = self._shapes.get(problem.task_id, lambda: shape_of(problem.completion))
+        values = rewards(verdict, shape, seconds, self._resolution)
+        info = {
+            "status": verdict.status,
+            "detail": verdict.detail,
+            "code": verdict.code,
+            "cpu_seconds": verdict.cpu_seconds,
+            "reference_cpu_seconds": seconds,
+        }
+        return Outcome(values, info)
+
+    def _time(self, problem: Problem) -> float | None:
+        times = []
+        for _ in range(_TIMED_RUNS):
+            verdict = self._run(
+                problem, fenced(problem.baseline), max(_REFERENCE_CPU, self._limits.cpu_seconds)
+            )
+            if verdict.status != "passed":
+                _log.warning(
+                    "leetcode: the reference of %r fails its own tests (%s: %s); efficiency is 0 there",
+                    *(problem.task_id, verdict.status, verdict.detail),
+                )
+                return None
+            times.append(verdict.cpu_seconds)
+        return statistics.median(times)
+
+    def _run(self, problem: Problem, answer: str, cpu_seconds: float) -> Verdict:
+        job = CodeJob(
+            name=problem.task_id,
+            answer=answer,
+            prelude=problem.prelude,
+            test=problem.test,
+            entry_point=problem.entry_point,
+            cpu_seconds=cpu_seconds,
+            wall_seconds=self._limits.wall(cpu_seconds),
+            memory_bytes=self._limits.memory_bytes,
+        )
+        return self.sandbox.judge(job)
