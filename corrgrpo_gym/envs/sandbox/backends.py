@@ -1,0 +1,121 @@
+"""How a jail is started: by bubblewrap, or as a plain process with limits."""
+
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import runtime
+from .job import SandboxUnavailable
+
+_HERE = Path(__file__).resolve().parent
+_ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LC_ALL": "C.UTF-8"}
+_FLAGS = ["-s", "-S", "-P", "-B"]  # like -I, but the hash seed, in a cleared environment, counts
+_THREADS_COUNTED_PER_NAMESPACE = (5, 14)
+_MODULES = ("envs/extract.py", "envs/sandbox/wire.py", "envs/sandbox/values.py")
+_HARNESS = "/harness"
+
+# Imports one module of the package without running the packages' own __init__ files, which need more than is there.
+_START = """
+import importlib, sys, types
+root, extra, name, argument = sys.argv[1:5]
+for package in ("corrgrpo_gym", "corrgrpo_gym.envs", "corrgrpo_gym.envs.sandbox"):
+    module = sys.modules[package] = types.ModuleType(package)
+    module.__path__ = [root + "/" + package.replace(".", "/")]
+if extra:
+    sys.path += extra.split(":")
+importlib.import_module("corrgrpo_gym.envs.sandbox." + name).main(*map(int, argument.split(",")))
+"""
+
+
+def judge_command(fd: int) -> tuple[list[str], dict[str, str]]:
+    """Return the judge process's command and environment."""
+    root = str(_HERE.parents[2])
+    extra = ":".join(str(Path(source).parent) for source, _ in runtime.files()[2])
+    return [runtime.interpreter(), *_FLAGS, "-c", _START, root, extra, "judge", str(fd)], _ENVIRONMENT
+
+
+def _zygote(root: str, extra: str, threads: bool) -> list[str]:
+    argument = "{fd}," + str(int(threads))
+    return [runtime.interpreter(), *_FLAGS, "-c", _START, root, extra, "jail.zygote", argument]
+
+
+def subprocess_spec(uid: int) -> dict[str, Any]:
+    """How the judge starts a plain process: limits and, where known, the system-call filter; files can be read."""
+    extra = ":".join(str(Path(source).parent) for source, _ in runtime.files()[2])
+    return {
+        "command": _zygote(str(_HERE.parents[2]), extra, False),
+        "mounts": [],
+        "uid": None,
+        "env": _ENVIRONMENT,
+    }
+
+
+def bubblewrap_spec(uid: int) -> dict[str, Any]:
+    """How the judge starts a jail under bubblewrap.
+
+    Args:
+        uid: the user id for the jail where this process is root: inside a user namespace that root made, every user is
+            root outside.
+
+    Raises:
+        SandboxUnavailable: bubblewrap is not installed, or this is not a machine it works on.
+    """
+    if not sys.platform.startswith("linux"):
+        raise SandboxUnavailable(
+            f"sandbox 'bubblewrap': it works on Linux only, and this is {sys.platform}. Run inside a Linux virtual "
+            "machine or container, or ask by name for sandbox 'subprocess', which does not isolate"
+        )
+    found = shutil.which("bwrap")
+    if found is None:
+        raise SandboxUnavailable(
+            "sandbox 'bubblewrap': the program bwrap is not installed. Install the package bubblewrap (apt-get install "
+            "bubblewrap, dnf install bubblewrap, pacman -S bubblewrap, apk add bubblewrap)"
+        )
+    single, library, extra = runtime.files()
+    mounts: list[tuple[str, str]] = [(os.path.realpath(path), path) for path in single]
+    package = _HERE.parents[1]
+    for name in [*_MODULES, *(f"envs/sandbox/jail/{p.name}" for p in sorted((_HERE / "jail").glob("*.py")))]:
+        mounts.append((str(package / name), f"{_HARNESS}/corrgrpo_gym/{name}"))
+    mounts += [(source, f"{_HARNESS}/site/{name}") for source, name in extra]
+    hidden = [
+        word
+        for folder in ("site-packages", "dist-packages")
+        if os.path.isdir(os.path.join(library, folder))
+        for word in ("--tmpfs", os.path.join(library, folder))
+    ]
+    command = [
+        found,
+        *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
+        *("--unshare-cgroup-try", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"),
+        *("--uid", "65534", "--gid", "65534", "--hostname", "sandbox"),
+        "{mounts}",
+        *hidden,
+        *(
+            "--dir",
+            "/dev",
+            "--dev-bind",
+            "/dev/null",
+            "/dev/null",
+            "--dev-bind",
+            "/dev/urandom",
+            "/dev/urandom",
+        ),
+        *("--remount-ro", "/", "--chdir", "/", "--"),
+        *_zygote(_HARNESS, f"{_HARNESS}/site", _counts_threads()),
+    ]
+    return {
+        "command": command,
+        "mounts": mounts,
+        "uid": uid if os.geteuid() == 0 else None,
+        "env": _ENVIRONMENT,
+    }
+
+
+def _counts_threads() -> bool:
+    """Older kernels count a user's threads over all namespaces, so that a limit would hit on other work."""
+    version = platform.release().split(".")
+    numbers = tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in version[:2])
+    return os.geteuid() == 0 or numbers >= _THREADS_COUNTED_PER_NAMESPACE

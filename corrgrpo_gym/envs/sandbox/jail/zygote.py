@@ -1,0 +1,173 @@
+"""The first process inside a jail: forks a fresh process for each program and clears up after it.
+
+It never sees a candidate's code or answer, so the processes that it forks start with nothing of earlier programs in
+their memory. As process 1 of its namespace it cannot be signalled from inside, and everything ends when it ends.
+
+Runs inside the jail: standard library only.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import marshal
+import os
+import resource
+import signal
+import socket
+import sys
+import types
+import warnings
+from typing import Any
+
+from .. import wire
+from . import seccomp
+from .program import Program
+
+# What preludes and answers import, loaded once here instead of in every program.
+_PRELOAD = (
+    "abc array bisect cmath collections contextlib copy dataclasses datetime decimal enum fractions functools heapq "
+    "itertools json math numbers operator queue random re statistics string struct sys textwrap threading time "
+    "typing sortedcontainers"
+).split()
+_MAX_PRELUDES = 64
+_PR_SET_DUMPABLE = 4
+_THREADS = 64
+
+
+def _limits(memory_bytes: int, cpu_seconds: float, baseline: int) -> None:
+    def limit(kind: int, value: int) -> None:
+        hard = resource.getrlimit(kind)[1]
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+    limit(resource.RLIMIT_AS, baseline + memory_bytes)
+    limit(resource.RLIMIT_CPU, int(cpu_seconds) + 2)  # a backstop: the judge watches the clock
+    limit(resource.RLIMIT_NOFILE, 32)
+    limit(resource.RLIMIT_FSIZE, 0)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_MEMLOCK, 0)
+    limit(resource.RLIMIT_MSGQUEUE, 0)
+    limit(resource.RLIMIT_SIGPENDING, 64)
+
+
+def _address_space() -> int:
+    """Bytes of address space in use, found by trial because no /proc is mounted here."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    low, high = 0, 1 << 34
+    import mmap
+
+    while high - low > 1 << 20:
+        middle = (low + high) // 2
+        resource.setrlimit(resource.RLIMIT_AS, (middle, hard))
+        try:
+            mmap.mmap(-1, 4096).close()
+            high = middle
+        except OSError:
+            low = middle
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    return high
+
+
+class Zygote:
+    """Serves fork and reap requests of the judge on the control socket."""
+
+    def __init__(self, control: socket.socket, threads: bool):
+        self._control = control
+        self._limit_threads = threads
+        self._preludes: dict[str, tuple[str, types.CodeType]] = {}
+        self._filter = seccomp.Filter() if seccomp.supported() else None
+        self._baseline = _address_space()
+        self._child = 0
+
+    def _receive(self) -> tuple[Any, int]:
+        data, fds, _, _ = socket.recv_fds(self._control, 4, 1)
+        if len(data) < 4:
+            os._exit(0)  # the judge is gone
+        length = wire.frame_length(data)
+        parts = []
+        while length:
+            part = self._control.recv(min(length, 1 << 20))
+            if not part:
+                os._exit(0)
+            parts.append(part)
+            length -= len(part)
+        return marshal.loads(b"".join(parts)), fds[0] if fds else -1
+
+    def run(self) -> None:
+        """Serve until the judge closes the socket."""
+        self._control.sendall(
+            wire.frame(marshal.dumps({"seccomp": self._filter is not None, "pid": os.getpid()}))
+        )
+        while True:
+            request, fd = self._receive()
+            if request is None:
+                self._control.sendall(wire.frame(marshal.dumps(self._reap())))
+                continue
+            forget, key, source, memory_bytes, cpu_seconds = request
+            if forget:
+                self._preludes.clear()
+            if source is not None:
+                self._preludes[key] = (source, compile(source, "<prelude>", "exec", 0, True, 0))
+            self._child = os.fork()
+            if self._child == 0:
+                self._become(fd, self._preludes[key], memory_bytes, cpu_seconds)
+            os.close(fd)
+
+    def _become(
+        self, fd: int, prelude: tuple[str, types.CodeType], memory_bytes: int, cpu_seconds: float
+    ) -> None:
+        try:
+            self._control.close()
+            _limits(memory_bytes, cpu_seconds, self._baseline)
+            if self._limit_threads:
+                resource.setrlimit(resource.RLIMIT_NPROC, (_THREADS, _THREADS))
+            if self._filter is not None:
+                self._filter.apply()
+            program = Program(fd, prelude)
+            self.__dict__.clear()
+            if program.prepare():
+                program.serve()
+        finally:
+            os._exit(0)
+
+    def _reap(self) -> int | None:
+        """End every process but this one; return the program's wait status."""
+        status = None
+        if os.getpid() == 1:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+            # Strays that were handed to process 1 are waited for as well.
+            while True:
+                try:
+                    pid, code = os.waitpid(-1, 0)
+                except ChildProcessError:
+                    break
+                if pid == self._child:
+                    status = code
+        elif self._child:
+            os.kill(self._child, signal.SIGKILL)
+            status = os.waitpid(self._child, 0)[1]
+        self._child = 0
+        return status
+
+
+def main(fd: int, threads: bool) -> None:
+    """Run the zygote on an inherited control socket."""
+    control = socket.socket(fileno=fd)
+    for name in _PRELOAD:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    warnings.simplefilter("ignore")
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    zygote = Zygote(control, threads)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.close(null)
+    sys.argv = [""]
+    gc.disable()
+    gc.collect()
+    gc.freeze()  # so that collections in the children do not touch, and copy, what they share
+    zygote.run()

@@ -1,0 +1,84 @@
+"""Starts a jail's first process from the judge; as root, under another user id.
+
+Runs in the judge process, which has one thread and little memory: standard library only.
+"""
+
+import contextlib
+import ctypes
+import os
+import socket
+import subprocess
+from typing import Any
+
+_CLONE_NEWNS = 0x20000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_STAGE = "/tmp"
+
+
+def start(spec: dict[str, Any], control: socket.socket) -> subprocess.Popen[bytes]:
+    """Start the command of ``spec`` with the control socket as its file descriptor ``{fd}``.
+
+    ``spec["mounts"]`` are (source, destination) pairs that the jail shows read-only; ``{mounts}`` in the command stands
+    for their arguments. With ``spec["uid"]`` the process runs under that user and group id; as another user may not
+    reach the sources (an interpreter under a closed /root, say), they are first bound to a directory of a private
+    mount namespace that it can reach.
+    """
+    uid = spec["uid"]
+    mounts = [tuple(pair) for pair in spec["mounts"]]
+    staged = mounts
+    if uid is not None and mounts:
+        staged = [(f"{_STAGE}/{i}", target) for i, (_, target) in enumerate(mounts)]
+    command: list[str] = []
+    for part in spec["command"]:
+        if part == "{mounts}":
+            command += [word for source, target in staged for word in ("--ro-bind", source, target)]
+        else:
+            command.append(part.replace("{fd}", str(control.fileno())))
+
+    def become() -> None:
+        if uid is None:
+            return
+        if mounts:
+            _stage([source for source, _ in mounts])
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=spec["env"],
+        cwd="/",
+        pass_fds=[control.fileno()],
+        preexec_fn=become,
+    )
+
+
+def _stage(sources: list[str]) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def checked(result: int, what: str) -> None:
+        if result:
+            code = ctypes.get_errno()
+            with contextlib.suppress(OSError):
+                os.write(2, f"{what}: {os.strerror(code)}\n".encode())
+            raise OSError(code, what)
+
+    checked(libc.unshare(_CLONE_NEWNS), "unshare (root without CAP_SYS_ADMIN?)")
+    checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "mount private")
+    # Opened first, because a source may lie under the directory that is covered next.
+    opened = [os.open(source, os.O_PATH) for source in sources]
+    folders = [os.path.isdir(source) for source in sources]
+    checked(libc.mount(b"tmpfs", _STAGE.encode(), b"tmpfs", 0, b"mode=755"), "mount tmpfs")
+    for i, (fd, folder) in enumerate(zip(opened, folders, strict=True)):
+        target = f"{_STAGE}/{i}"
+        if folder:
+            os.mkdir(target)
+        else:
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+        checked(
+            libc.mount(f"/proc/self/fd/{fd}".encode(), target.encode(), None, _MS_BIND, None), f"bind {i}"
+        )
+        os.close(fd)
