@@ -7,9 +7,10 @@ observation, info = env.reset(options={"task": 0})
 observation, reward, terminated, truncated, info = env.step("an answer")   # reward: float32 [K]
 """
 
-from .base import MultiRewardEnv, Rewards, Turn
+from .base import MultiRewardEnv, Turn
 from .chat import Action, ActionSpace, ChatSpace, Message, Observation
 from .registry import EnvInfo, list_envs, make, register, register_gymnasium
+from .rewards import Rewards
 
 __all__ = [
     "Action",

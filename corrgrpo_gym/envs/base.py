@@ -14,21 +14,20 @@ A single-turn environment says what it asks and how it scores:
 
     env = Echo(["say this", "say that"])
 
-A multi-turn environment overrides `turn` in the place of `score`, and sets up what an episode needs in `begin`.
+A multi-turn environment overrides `turn` in the place of `score`, and sets up an episode's state in `begin`.
 """
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
 
 from ..errors import GymError, unknown
 from .chat import Action, ActionSpace, ChatSpace, Message, Observation, message_problem
-
-Rewards: TypeAlias = Mapping[str, float] | Sequence[float] | np.ndarray
+from .rewards import Rewards, checked_names, checked_weights, reward_box, reward_vector
 
 
 @dataclass(slots=True)
@@ -53,11 +52,11 @@ class Turn:
 class MultiRewardEnv(gymnasium.Env[Observation, Action]):
     """A Gymnasium environment for language models with MO-Gymnasium's convention for vector rewards.
 
-    Subclasses set `reward_names` and override `prompt` with `score` (single turn) or with `turn` (several turns).
+    Subclasses set `reward_names` and override `prompt`, and `score` (single turn) or `turn` (several turns).
     `reset` and `step` stay as they are here: they check the task, the action and the vector.
 
-    Clones share everything but the state of the episode, which lives in attributes that `begin` assigns. `score`
-    and `turn` of different clones run at the same time in different threads.
+    Clones share everything but the state of the episode, which lives in attributes that `begin` assigns.
+    `score` and `turn` of different clones run at the same time in different threads.
 
     Attributes:
         reward_names: names of the K components.
@@ -91,8 +90,8 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
         Args:
             tasks: the tasks; at least one.
             split: which of `splits` they are.
-            reward_weights: K weights in the order of `reward_names`, or by name (the others keep their default);
-                None keeps the class's (1 each where it has none).
+            reward_weights: K weights in the order of `reward_names`, or by name (the others keep their
+                default); None keeps the class's (1 each where it has none).
             data_note: which data these are, and why.
 
         Raises:
@@ -106,21 +105,14 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
         self.split = split
         self.tasks = tasks
         self.data_note = data_note
-        self.reward_names = _checked_names(label, self.reward_names)
+        self.reward_names = checked_names(label, self.reward_names)
         for kind, names in (("reward_ranges", self.reward_ranges), ("nan_rewards", self.nan_rewards)):
             for name in names:
                 if name not in self.reward_names:
                     raise GymError(f"{label}.{kind}: {unknown('reward', name, self.reward_names)}")
         self.nan_rewards = frozenset(self.nan_rewards)
-        self.reward_weights = _checked_weights(label, self.reward_names, self.reward_weights, reward_weights)
-        bounds = [self.reward_ranges.get(name, (0.0, 1.0)) for name in self.reward_names]
-        for name, (low, high) in zip(self.reward_names, bounds, strict=True):
-            if not low < high:
-                raise GymError(
-                    f"{label}: range of reward {name!r} is ({low}, {high}); low must be under high"
-                )
-        low, high = np.asarray(bounds, dtype=np.float32).T
-        self.reward_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
+        self.reward_weights = checked_weights(label, self.reward_names, self.reward_weights, reward_weights)
+        self.reward_space = reward_box(label, self.reward_names, self.reward_ranges)
         self.observation_space = ChatSpace()
         self.action_space = ActionSpace()
         self._task: int | None = None
@@ -163,7 +155,7 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
         result = self.score(self.task, reply)
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
             return Turn(result[0], terminated=True, info=result[1])
-        return Turn(result, terminated=True)  # type: ignore[arg-type]
+        return Turn(result, terminated=True)
 
     def task_id(self, i: int) -> str:
         """Return the name of task number i: its `task_id` where it has one, else the split and the number."""
@@ -172,7 +164,7 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
         return f"{self.split}/{i}" if name is None else str(name)
 
     def reference_answers(self, task: int) -> Sequence[str]:
-        """Return right answers to a task as the model would write them, for a warm start; () where there are none."""
+        """Return right answers as the model would write them, for a warm start; () where there are none."""
         return ()
 
     # -- what a user calls
@@ -195,9 +187,9 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
         return tuple(self._chat)
 
     def clone(self) -> Self:
-        """Return an environment on the same data with an episode of its own; cheap, and safe to step in a thread.
+        """Return an environment on the same data with an episode of its own: cheap, safe to step in a thread.
 
-        A clone of a seeded environment is seeded from it, so that a program that clones in the same order repeats.
+        A clone of a seeded environment is seeded from it: a program that clones in the same order repeats.
         """
         other = copy.copy(self)
         other.observation_space = copy.deepcopy(self.observation_space)
@@ -240,15 +232,15 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
             "tools": copy.deepcopy(self.tools(task)),
         }
 
-    def step(self, action: Action) -> tuple[Observation, np.ndarray, bool, bool, dict[str, Any]]:  # type: ignore[override]
+    def step(self, action: Action) -> tuple[Observation, np.ndarray, bool, bool, dict[str, Any]]:
         """Take the model's answer.
 
         Args:
             action: the text, or an assistant message. Any text is fine; bad answers earn their reward.
 
         Returns:
-            The new messages, the rewards as float32 of shape (K,), terminated, truncated, and the info (`task`,
-            `task_id` and what the environment adds).
+            The new messages, the rewards as float32 of shape (K,), terminated, truncated, and the info
+            (`task`, `task_id` and what the environment adds).
 
         Raises:
             GymError: no episode is running, the action is neither a str nor an assistant message, or the
@@ -291,67 +283,12 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
         for message in messages:
             if (problem := message_problem(message)) is not None:
                 raise GymError(f"{type(self).__name__}.{source} for {self.task_id(self.task)}: {problem}")
-        # The caller gets messages of its own: what it does to them must not reach the task's data or the chat.
+        # The caller gets messages of its own: what it does to them mustn't reach the task's data or the chat.
         self._chat.extend(copy.deepcopy(list(messages)))
         return tuple(copy.deepcopy(list(messages)))
 
     def _vector(self, rewards: Rewards | None) -> np.ndarray:
-        names = self.reward_names
-        where = f"{type(self).__name__}, task {self.task_id(self.task)}"
         if rewards is None:
-            return np.zeros(len(names), dtype=np.float32)
-        if isinstance(rewards, Mapping):
-            if set(rewards) != set(names):
-                raise GymError(
-                    f"{where}: rewards are named {sorted(rewards)}, but reward_names is {list(names)}"
-                )
-            rewards = [rewards[name] for name in names]
-        vector = np.array(rewards, dtype=np.float32)
-        if vector.shape != (len(names),):
-            raise GymError(
-                f"{where}: reward of shape {vector.shape}, but there are {len(names)} reward_names"
-            )
-        for name, value, low, high in zip(
-            names, vector, self.reward_space.low, self.reward_space.high, strict=True
-        ):
-            if np.isnan(value):
-                if name not in self.nan_rewards:
-                    raise GymError(f"{where}: reward {name!r} is NaN, but nan_rewards does not name it")
-            elif not low <= value <= high:
-                raise GymError(f"{where}: reward {name!r} is {value}, outside its range {low}..{high}")
-        return vector
-
-
-def _checked_names(label: str, names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str) or not (checked := tuple(names)):
-        raise GymError(f"{label}.reward_names must be a tuple of at least one name, not {names!r}")
-    if len(set(checked)) != len(checked) or not all(isinstance(n, str) and n for n in checked):
-        raise GymError(f"{label}.reward_names must be distinct non-empty strings, not {checked!r}")
-    return checked
-
-
-def _checked_weights(
-    label: str,
-    names: tuple[str, ...],
-    default: Sequence[float],
-    given: Mapping[str, float] | Iterable[float] | None,
-) -> tuple[float, ...]:
-    weights = tuple(default) or (1.0,) * len(names)
-    if isinstance(given, Mapping):
-        for name in given:
-            if name not in names:
-                raise GymError(f"{label}.reward_weights: {unknown('reward', name, names)}")
-        weights = tuple(given.get(name, weight) for name, weight in zip(names, weights, strict=True))
-    elif given is not None:
-        weights = tuple(given)
-    if len(weights) != len(names):
-        raise GymError(
-            f"{label}: {len(weights)} reward_weights for {len(names)} rewards ({', '.join(names)})"
-        )
-    try:
-        weights = tuple(float(w) for w in weights)
-    except (TypeError, ValueError) as error:
-        raise GymError(f"{label}: reward_weights must be numbers: {error}") from error
-    if not all(np.isfinite(weights)):
-        raise GymError(f"{label}: reward_weights must be finite, not {weights}")
-    return weights
+            return np.zeros(len(self.reward_names), dtype=np.float32)
+        where = f"{type(self).__name__}, task {self.task_id(self.task)}"
+        return reward_vector(where, rewards, self.reward_names, self.reward_space, self.nan_rewards)

@@ -1,7 +1,7 @@
 """Chats as Gymnasium spaces: what an environment shows (a tuple of messages) and what it is answered (text).
 
-A message is a dict with a `role` and a `content`, as in the chat templates of Hugging Face tokenizers and in the
-chat endpoints: an assistant message may carry `tool_calls`, a tool message may carry `tool_call_id` and `name`.
+A message is a dict with a `role` and a `content`, as in the chat templates of Hugging Face tokenizers and in
+the chat endpoints: an assistant message may carry `tool_calls`, a tool message `tool_call_id` and `name`.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ def message_problem(message: Any, roles: Sequence[str] = ROLES) -> str | None:
     Only the structure is looked at: any text is fine, whatever it holds.
 
     Args:
-        message: what should be a dict with `role` (one of `roles`), `content` (a str; None or absent only in an
-            assistant message) and, in an assistant message, `tool_calls` (a list of dicts).
+        message: what should be a dict with `role` (one of `roles`), `content` (a str; None or absent only in
+            an assistant message) and, in an assistant message, `tool_calls` (a list of dicts).
         roles: the roles that may stand here.
     """
     if not isinstance(message, dict):

@@ -1,19 +1,18 @@
-"""The code extractor: from a model's raw answer to the program that it means, for every task answered by code.
+"""The code extractor: from a model's raw answer to the program that it means, for all tasks answered by code.
 
-This file is also executed inside the sandbox's jail (parsing hostile code can crash the process that does it), so it
-imports the standard library only and nothing from the package.
+This file is also executed inside the sandbox's jail (parsing hostile code can crash the process that does
+it), so it imports the standard library only and nothing from the package.
 
 What is taken, in this order:
 
-1. the last closed fenced block that parses and defines the entry point, with the earlier blocks that it needs (those
-   that define names which it uses and lacks; of an earlier draft only those definitions);
+1. the last closed fenced block that parses and defines the entry point, with the earlier blocks that it needs
+   (those that define names which it uses and lacks; of an earlier draft only those definitions);
 2. an unclosed fence that does so (an answer that was cut off, or whose stop token was the fence);
 3. raw code outside of fences that does so;
-4. where nothing parses, the last block that defines, or at least names, the entry point (`parses` is False);
-5. nothing.
+4. where nothing parses, the last block that defines, or at least names, the entry point; else nothing.
 
-Thoughts, ANSI codes, byte order marks and carriage returns are removed first. Work is linear in the length of the
-text: scanning and parsing have budgets of a few times that length, after which the simplest reading is taken.
+Thoughts, ANSI codes, byte order marks and carriage returns are removed first. Work is linear in the length of
+the text: scanning and parsing have budgets of a few times that length, then the simplest reading is taken.
 """
 
 import ast
@@ -22,20 +21,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-SCAN_FACTOR = 6
-PARSE_FACTOR = 6
+SCAN_FACTOR = PARSE_FACTOR = 8
 
 _ANSI = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]|\x1b")
 _THOUGHT = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _FENCE = re.compile(r"[ \t\xa0]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})(.*)")
-_LATE_OPENER = re.compile(r"[^`]*(`{3,})[ \t]*(?:python3?|py)[ \t]*$", re.IGNORECASE)
+_LATE_OPENER = re.compile(r"[^`]*(`{3,})[ \t]*(python3?|py)[ \t]*$", re.IGNORECASE)
 _LATE_CLOSER = re.compile(r"([^`]*[^`\s])`{3,}[ \t]*$")
 _TAG = re.compile(r"[\w+#.:/-]+$")
 _QUOTE = re.compile(r"#|'''|\"\"\"|'|\"")
 _ENDS = {quote: re.compile(r"\\.|" + quote) for quote in ("'", '"', "'''", '"""')}
-_CODE = re.compile(
-    r"(?:from|import|class|def|async|if|try|for|while|with)\b|@|[A-Za-z_][\w, ]*(?::[^=]*)?=(?!=)"
-)
+_CODE = re.compile(r"(?:from|import|class|def|async|if|try|for|with)\b|@|[A-Za-z_][\w, ]*(?::[^=]*)?=(?!=)")
 _CONTINUATION = re.compile(r"[)\]}]|(?:else|elif|except|finally)\b")
 _ODD_SPACES = {0xA0: " ", 0x200B: None, 0x2060: None}
 _BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
@@ -62,8 +58,8 @@ def extract_code(text: str, entry_point: str, *, parse: Callable[[str], Any] = a
     Args:
         text: the raw answer: thoughts, prose, fences and all. Any text is fine.
         entry_point: "Solution().twoSum", or the bare name of a function.
-        parse: from source to `ast.Module`; what it raises means that the source doesn't parse. It is handed at most
-            `PARSE_FACTOR` times the text's length in all.
+        parse: from source to `ast.Module`; what it raises means that the source doesn't parse. It is handed
+            `PARSE_FACTOR` times the text's length in all, at most.
 
     Raises:
         ValueError: entry_point has neither form.
@@ -83,9 +79,7 @@ class _EntryPoint:
         function = rf"(?:async[ \t]+)?def[ \t]+{self.name}\b|{self.name}[ \t]*[:=]"
         line = rf"class[ \t]+{self.owner}\b" if self.owner else function
         self.line = re.compile(rf"^([ \t\xa0]*)(?:{line})", re.MULTILINE)
-
-    def named_in(self, text: str) -> bool:
-        return all(re.search(rf"\b{word}\b", text) for word in {self.outer, self.name})
+        self.words = [re.compile(rf"\b{word}\b") for word in {self.outer, self.name}]
 
     def defined_in(self, tree: ast.Module, strictly: bool) -> bool:
         """Whether the module binds the entry point; where not strictly, its class alone is enough."""
@@ -94,8 +88,7 @@ class _EntryPoint:
                 continue
             if not (strictly and self.owner and isinstance(node, ast.ClassDef)):
                 return True
-            inherits = any(not (isinstance(base, ast.Name) and base.id == "object") for base in node.bases)
-            if inherits or self.name in _bound_by(node.body):
+            if node.bases or self.name in _bound_by(node.body):
                 return True
         return False
 
@@ -103,13 +96,12 @@ class _EntryPoint:
 class _Block:
     """A piece of the answer that may be code, and what its reading met."""
 
-    def __init__(self, lines: list[str], end: int = 0, closed: bool = False) -> None:
-        self.lines, self.end, self.closed = _dedented(lines), end, closed
-        self.text = "\n".join(self.lines).strip("\n")
-        self.code = self.text
+    def __init__(self, lines: list[str], closed: bool = False) -> None:
+        self.text = self.code = "\n".join(_dedented(lines)).strip("\n")
+        self.closed = closed
         self.tree: ast.Module | None = None
-        self.tried = False
-        self.fences_in_strings = self.other_fences = False
+        self.tried = self.fences_in_strings = self.other_fences = False
+        self.end = 0
 
 
 class _Reading:
@@ -124,6 +116,7 @@ class _Reading:
         self.lines = text.split("\n")
         self.blocks: list[_Block] = []
         self.outside: list[list[str]] = [[]]
+        self.pieces: list[list[_Block]] = []
         self.last_bare_fence: int | None = None
 
     def extract(self) -> Extraction:
@@ -136,21 +129,19 @@ class _Reading:
         broken = [b for b in self.blocks if self.entry.line.search(b.text)]
         if not broken and (found := self._raw()) is not None:
             return found
-        broken = broken or [b for b in self.blocks if self.entry.named_in(b.text)]
+        broken = broken or [b for b in self.blocks if all(w.search(b.text) for w in self.entry.words)]
         # A block that parses but doesn't define the entry point only uses it.
         for block in reversed(broken):
             if self._tree(block) is None:
                 return Extraction(block.text, block.closed, False)
         return self._broken_raw()
 
-    # -- blocks
-
     def _find_blocks(self) -> None:
         """Split the lines into fenced blocks and what stands outside of them."""
         i, wrappers = 0, set()
         while i < len(self.lines):
             line = self.lines[i]
-            mark, info = _fence(line) or _late_opener(line)
+            mark, info = _fence(line, late=True) or ("", "")
             if mark and not info:
                 self.last_bare_fence = i
             if mark and mark not in wrappers and info.lower() in ("markdown", "md"):
@@ -177,8 +168,7 @@ class _Reading:
     def _scan(self, start: int, mark: str, careful: bool) -> _Block:
         """Read lines up to the closing fence; carefully: past fences inside of triple-quoted strings."""
         lines: list[str] = []
-        quote, in_strings, others = "", False, False
-        end, closed = len(self.lines), False
+        quote, in_strings, others, end = "", False, False, None
         for i in range(start, len(self.lines)):
             line = self.lines[i]
             self.scan_budget -= len(line) + 1
@@ -187,25 +177,23 @@ class _Reading:
                     in_strings = True
                 elif fence[0].startswith(mark):
                     # A language tag opens the next block: this one was never closed, or by its neighbour.
-                    end, closed = (i if _is_tag(fence[1]) else i + 1), True
-                    if not fence[1]:
-                        self.last_bare_fence = i
+                    end = i if _is_tag(fence[1]) else i + 1
+                    self.last_bare_fence = self.last_bare_fence if fence[1] else i
                     break
                 else:
                     others = True
-            elif not quote and line.count(mark) and (late := _LATE_CLOSER.match(line)) is not None:
+            elif not quote and mark in line and (late := _LATE_CLOSER.match(line)) is not None:
                 if _string_at_end(late[1], "") == ("", False):
                     lines.append(late[1])
-                    end, closed = i + 1, True
+                    end = i + 1
                     break
             if careful:
                 quote = _string_at_end(line, quote)[0]
             lines.append(line)
-        block = _Block(lines, end, closed)
+        block = _Block(lines, closed=end is not None)
+        block.end = len(self.lines) if end is None else end
         block.fences_in_strings, block.other_fences = in_strings, others
         return block
-
-    # -- choosing
 
     def _tree(self, block: _Block) -> ast.Module | None:
         """Parse a block, once: as it is, else with odd spaces replaced; None if it doesn't parse."""
@@ -225,15 +213,11 @@ class _Reading:
         except Exception:  # SyntaxError, ValueError (NUL, surrogates), RecursionError, MemoryError, ...
             return None
 
-    def _last_that_defines(
-        self, pool: list[_Block], blocks: list[_Block], strictly: bool
-    ) -> Extraction | None:
+    def _last_that_defines(self, pool: list[_Block], all_: list[_Block], strictly: bool) -> Extraction | None:
         for block in reversed(pool):
-            if self.entry.outer not in block.text:
-                continue
-            tree = self._tree(block)
+            tree = self._tree(block) if self.entry.outer in block.text else None
             if tree is not None and self.entry.defined_in(tree, strictly):
-                return Extraction(self._completed(block, blocks[: blocks.index(block)]), block.closed, True)
+                return Extraction(self._completed(block, all_[: all_.index(block)]), block.closed, True)
         return None
 
     def _completed(self, block: _Block, earlier: list[_Block]) -> str:
@@ -256,8 +240,6 @@ class _Reading:
         code = "\n".join(reversed(parts))
         return code if len(parts) == 1 or self._parsed(code) is not None else block.code
 
-    # -- raw code
-
     def _raw(self) -> Extraction | None:
         """Find code that stands in no fence: all of the text, or what of it looks like code."""
         wholes = [self.lines]
@@ -269,70 +251,58 @@ class _Reading:
             block = _Block(lines)
             if (found := self._last_that_defines([block], [block], True)) is not None:
                 return found
+        self.pieces = [list(_pieces(lines, self.entry)) for lines in reversed(self.outside)]
         for strictly in (True, False):
-            for lines in reversed(self.outside):
-                pieces = list(_pieces(lines, self.entry))
+            for pieces in self.pieces:
                 if (found := self._last_that_defines(pieces, pieces, strictly)) is not None:
                     return found
         return None
 
     def _broken_raw(self) -> Extraction:
-        for lines in reversed(self.outside):
-            for piece in reversed(list(_pieces(lines, self.entry))):
-                # Prose may begin a line with the name ("class Solution is ..."); a definition has its colon.
-                if self.entry.line.match(piece.text) and ":" in piece.text and self._tree(piece) is None:
-                    return Extraction(piece.text, False, False)
+        for piece in (piece for pieces in self.pieces for piece in reversed(pieces)):
+            # Prose may begin a line with the name ("class Solution is ..."); a definition has its colon.
+            if self.entry.line.match(piece.text) and ":" in piece.text and self._tree(piece) is None:
+                return Extraction(piece.text, False, False)
         return Extraction("", False, False)
 
 
 def _pieces(lines: list[str], entry: _EntryPoint) -> Iterator[_Block]:
     """Yield what looks like top-level statements, and indented code below prose, in order."""
     piece: list[str] = []
-    quote, is_code, decorated = "", False, False
-    for line in [*lines, "."]:
-        if line[:1].strip() and not quote and not decorated and not _CONTINUATION.match(line):
-            if is_code:
-                yield _Block(piece)
-            elif (match := entry.line.search("\n".join(piece))) is not None:
-                yield _Block([part for part in piece if part.startswith(match[1]) or not part.strip()])
-            piece, is_code = [], _CODE.match(line) is not None
-        piece.append(line)
-        if is_code:
-            quote = _string_at_end(line, quote)[0]
-            decorated = line.startswith("@")
+    quote, is_code, tied = "", False, False
+    for line in [*lines, None]:
+        starts = line is None or (
+            line[:1].strip() and not quote and not tied and not _CONTINUATION.match(line)
+        )
+        if starts and is_code:
+            yield _Block(piece)
+        elif starts and (match := entry.line.search("\n".join(piece))) is not None:
+            yield _Block([part for part in piece if part.startswith(match[1]) or not part.strip()])
+        if line is not None:
+            if starts:
+                piece, is_code = [], _CODE.match(line) is not None
+            piece.append(line)
+            quote = _string_at_end(line, quote)[0] if is_code else ""
+            tied = is_code and line.startswith("@")
 
 
-# -- lines
-
-
-def _fence(line: str) -> tuple[str, str] | None:
-    """Return a fence line's mark and info string, or None."""
+def _fence(line: str, late: bool = False) -> tuple[str, str] | None:
+    """Return a fence's mark and info string; late: also of a Python one that stands behind text."""
     if "```" not in line and "~~~" not in line:
         return None
     match = _FENCE.match(line)
     if match is None or (match[1][0] == "`" and "`" in match[2]):
-        return None
-    return match[1], match[2].strip()
-
-
-def _late_opener(line: str) -> tuple[str, str]:
-    """Return mark and info of a fence after text on the same line ("Answer: ```python"), or two empty strings."""
-    match = _LATE_OPENER.match(line) if "```" in line else None
-    return (match[1], "python") if match else ("", "")
+        match = _LATE_OPENER.match(line) if late else None
+    return (match[1], match[2].strip()) if match else None
 
 
 def _is_tag(info: str) -> bool:
-    """Whether an info string is a language with or without attributes, not the prose after a closing fence."""
+    """Whether an info string names a language (perhaps with attributes) and isn't prose behind a fence."""
     return bool(info) and (_TAG.match(info) is not None or "=" in info or info.startswith("{"))
 
 
 def _string_at_end(line: str, quote: str) -> tuple[str, bool]:
-    """Return the triple quote that is open at the line's end ("" if none), and whether it ends in a comment.
-
-    Args:
-        line: one line of code.
-        quote: the triple quote that is open at its beginning, or "".
-    """
+    """From the triple quote open at a line's start ("": none) to the one at its end, and if in a comment."""
     at = 0
     while True:
         if quote:
@@ -347,7 +317,7 @@ def _string_at_end(line: str, quote: str) -> tuple[str, bool]:
 
 
 def _without_thoughts(text: str) -> str:
-    """Remove thoughts; an opening tag alone makes all that follows one, a closing tag alone all that precedes."""
+    """Remove thoughts; an opening tag alone makes one of all behind it, a closing tag alone of all before."""
     kept: list[str] = []
     at, thinking = 0, False
     for tag in _THOUGHT.finditer(text):
@@ -371,9 +341,6 @@ def _dedented(lines: list[str]) -> list[str]:
     low, high = min(leads), max(leads)
     width = next((i for i in range(len(shortest)) if low[i] != high[i]), len(shortest))
     return [line[width:] for line in lines]
-
-
-# -- trees
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -421,7 +388,7 @@ def _missing(tree: ast.AST) -> set[str]:
 
 
 def _definitions(code: str, tree: ast.Module, missing: set[str]) -> list[str]:
-    """Return the top-level statements that bind missing names, the last first; `missing` is brought up to date."""
+    """Return the top-level statements that bind missing names, the last first; updates `missing`."""
     lines, taken = code.split("\n"), []
     for node in reversed(tree.body):
         bound = _binds(node)

@@ -1,4 +1,4 @@
-"""From a name to an environment: imports, calls with the options that fit, and errors that say whose fault it is."""
+"""From a name to an environment: imports, calls with options, and errors that say whose fault it is."""
 
 import importlib
 import inspect
@@ -82,7 +82,7 @@ def build(
         options: options given now; they go before the defaults.
 
     Raises:
-        GymError: an option that `thing` doesn't take or misses, a split that it doesn't have, or no environment.
+        GymError: an option that `thing` doesn't take, or misses, or a split that it doesn't have.
     """
     if isinstance(thing, MultiRewardEnv):
         for name in options:
@@ -120,7 +120,8 @@ def _in_split(env: MultiRewardEnv, label: str, split: str) -> MultiRewardEnv:
     switch = getattr(env, "with_split", None)
     if switch is None:
         raise GymError(
-            f"{label} is an environment of split {env.split!r}, not {split!r}; take a 'split' argument to offer several"
+            f"{label} is an environment of split {env.split!r}, not {split!r}; to offer several, name a "
+            "class or a function that takes 'split'"
         )
     return switch(split)
 

@@ -71,8 +71,8 @@ def register(
 
     Args:
         name: what `make` and `--env` will take; no ":" in it.
-        entry: a class, a function that makes an environment, an environment, or "package.module:thing", which is
-            imported only when it is made.
+        entry: a class, a function that makes an environment, an environment, or "package.module:thing", which
+            is imported only when it is made.
         description: one line for lists; the first line of the docstring where none is given.
         reward_names: names of the components for lists; taken from the class where it has them.
         gymnasium_id: register it with Gymnasium too, under this id ("my_package/Sums-v0").
@@ -93,7 +93,8 @@ def register(
     old = _entries.get(name)
     if old is not None and not replace and _label(old.thing) != _label(entry):
         raise GymError(
-            f"environment {name!r} is registered already ({_label(old.thing)}); choose another name or pass replace=True"
+            f"environment {name!r} is registered already ({_label(old.thing)}); choose another name or pass "
+            "replace=True"
         )
     module = _label(entry).partition(":")[0]
     source = "built in" if module.startswith(__package__ + ".") else f"registered by {module}"
@@ -110,7 +111,7 @@ def make(name: str, split: str = "train", data: Any = None, **options: Any) -> M
         name: a registered name, or "package.module:thing" where thing is a class, a function that makes an
             environment, or an environment; modules in the current directory are found.
         split: which tasks ("train", "test", ...: `env.splits`).
-        data: where the data come from, for environments that offer a choice ("auto", "embedded", "hub", a path).
+        data: where the data come from, for environments that offer it ("auto", "embedded", "hub", a path).
         **options: the environment's own options.
 
     Raises:
@@ -134,7 +135,7 @@ def make(name: str, split: str = "train", data: Any = None, **options: Any) -> M
 
 
 def list_envs() -> list[EnvInfo]:
-    """List the environments that have a name: built in, registered, and from installed plug-ins, in that order.
+    """List the environments that have a name: built in, registered, from installed plug-ins, in that order.
 
     Plug-ins are imported; one that fails is left out with a warning that names it.
     """
@@ -160,7 +161,7 @@ def list_envs() -> list[EnvInfo]:
 
 
 def register_gymnasium() -> None:
-    """Register every environment that has a Gymnasium id with Gymnasium; importing `corrgrpo_gym.envs` did so."""
+    """Register what has a Gymnasium id with Gymnasium (importing `corrgrpo_gym.envs` does so too)."""
     for name, entry in _entries.items():
         if entry.gymnasium_id is not None:
             _register_with_gymnasium(name, entry.gymnasium_id)
@@ -176,7 +177,7 @@ def _register_with_gymnasium(name: str, gymnasium_id: str) -> None:
     gymnasium.register(
         gymnasium_id,
         entry_point=f"{__name__}:make_for_gymnasium",
-        # Both would stand in the way of a vector reward: the checker asks for a number, and step checks order itself.
+        # The checker would ask for a number as reward; the order of calls is checked by step itself.
         disable_env_checker=True,
         order_enforce=False,
         kwargs={"name": name},
