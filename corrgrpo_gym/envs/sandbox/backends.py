@@ -37,16 +37,17 @@ def judge_command(fd: int) -> tuple[list[str], dict[str, str]]:
     return [runtime.interpreter(), *_FLAGS, "-c", _START, root, extra, "judge", str(fd)], _ENVIRONMENT
 
 
-def _zygote(root: str, extra: str, threads: bool) -> list[str]:
-    argument = "{fd}," + str(int(threads))
-    return [runtime.interpreter(), *_FLAGS, "-c", _START, root, extra, "jail.zygote", argument]
+def _jailed(module: str, root: str, extra: str, argument: str) -> list[str]:
+    return [runtime.interpreter(), *_FLAGS, "-c", _START, root, extra, f"jail.{module}", argument]
 
 
 def subprocess_spec(uid: int) -> dict[str, Any]:
-    """How the judge starts a plain process: limits and, where known, the system-call filter; files can be read."""
+    """How the judge starts plain processes: limits and the system-call filter, but the files can be read."""
     extra = ":".join(str(Path(source).parent) for source, _ in runtime.files()[2])
+    root = str(_HERE.parents[2])
     return {
-        "command": _zygote(str(_HERE.parents[2]), extra, False),
+        "zygote": _jailed("zygote", root, extra, "{fd},0"),
+        "reader": _jailed("reader", root, extra, "{fd}"),
         "mounts": [],
         "uid": None,
         "env": _ENVIRONMENT,
@@ -93,21 +94,13 @@ def bubblewrap_spec(uid: int) -> dict[str, Any]:
         *("--uid", "65534", "--gid", "65534", "--hostname", "sandbox"),
         "{mounts}",
         *hidden,
-        *(
-            "--dir",
-            "/dev",
-            "--dev-bind",
-            "/dev/null",
-            "/dev/null",
-            "--dev-bind",
-            "/dev/urandom",
-            "/dev/urandom",
-        ),
-        *("--remount-ro", "/", "--chdir", "/", "--"),
-        *_zygote(_HARNESS, f"{_HARNESS}/site", _counts_threads()),
+        *("--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"),
+        *("--dev-bind", "/dev/urandom", "/dev/urandom", "--remount-ro", "/", "--chdir", "/", "--"),
     ]
+    site = f"{_HARNESS}/site"
     return {
-        "command": command,
+        "zygote": command + _jailed("zygote", _HARNESS, site, f"{{fd}},{int(_counts_threads())}"),
+        "reader": command + _jailed("reader", _HARNESS, site, "{fd}"),
         "mounts": mounts,
         "uid": uid if os.geteuid() == 0 else None,
         "env": _ENVIRONMENT,

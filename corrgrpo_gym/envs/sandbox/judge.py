@@ -6,6 +6,8 @@ not the trainer's: test code, though trusted, is still code from a data set.
 Standard library only: it is started without the package's dependencies.
 """
 
+import __future__
+
 import contextlib
 import ctypes
 import hashlib
@@ -14,18 +16,26 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import traceback
 import types
 from typing import Any
 
-from . import launch, remote, wire
-from .remote import Candidate, CandidateError, Stop
+from . import launch, wire
+from .channel import Channel, OverTime
+from .remote import ENDED, Candidate, CandidateError, Stop
+from .values import Unsendable
 
 _MAX_COMPILED = 256
 _MAX_PRELUDES = 64
 _RECURSION = 20_000
 _PR_SET_PDEATHSIG = 1
+_MEET_SECONDS = 30.0
+_READ_SECONDS = 5.0
+_FUTURE = 0
+for _name in __future__.all_feature_names:
+    _FUTURE |= getattr(__future__, _name).compiler_flag
 
 
 class RowError(Exception):
@@ -36,29 +46,24 @@ class JailLost(Exception):
     """The jail is not there any more."""
 
 
-class Judge:
-    """One jail, and the jobs judged with it, one at a time."""
+class Jail:
+    """The two jailed processes of a worker: one reads answers, one forks a process for each program."""
 
     def __init__(self, spec: dict[str, Any]):
-        self._compiled: dict[tuple[str, str], types.CodeType] = {}
+        self._spec = spec
         self._sent: set[str] = set()
-        self._armed = False
-        self._candidate: Candidate | None = None
-        signal.signal(signal.SIGALRM, self._alarm)
-        ours, theirs = socket.socketpair()
-        self._control = ours
-        self._jail = launch.start(spec, theirs)
-        theirs.close()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._zygote = launch.start(spec, "zygote", theirs)
+        self._reader: Channel | None = None
+        self._reader_process: subprocess.Popen[bytes] | None = None
         self.greeting: dict[str, Any] | None = None
-        with contextlib.suppress(JailLost):
+        self.complaint = ""
+        try:
             self.greeting = self._listen()
-
-    def complaint(self) -> str:
-        """What the jail's command wrote before it gave up."""
-        self._jail.kill()
-        return self._jail.communicate()[1].decode("utf-8", "replace")[-2000:].strip()
-
-    # -- the jail
+        except JailLost:
+            self._zygote.kill()
+            self.complaint = self._zygote.communicate()[1].decode("utf-8", "replace")[-2000:].strip()
 
     def _listen(self) -> Any:
         def exactly(n: int) -> bytes:
@@ -78,24 +83,81 @@ class Judge:
     def _tell(self, request: Any, fd: int | None = None) -> None:
         data = wire.frame(marshal.dumps(request))
         try:
-            if fd is not None:
+            if fd is None:
+                self._control.sendall(data)
+            else:
                 socket.send_fds(self._control, [data[:4]], [fd])
                 self._control.sendall(data[4:])
-            else:
-                self._control.sendall(data)
         except ConnectionError:
             raise JailLost from None
 
-    def _fork(self, job: dict[str, Any], fd: int) -> None:
-        key = hashlib.sha256(job["prelude"].encode("utf-8", "surrogatepass")).hexdigest()
+    def fork(self, job: dict[str, Any]) -> Channel:
+        """Start a process that has run the prelude and waits for the program.
+
+        Raises:
+            JailLost: there is no such process.
+        """
+        prelude = job["prelude"]
+        key = hashlib.sha256(prelude.encode("utf-8", "surrogatepass")).hexdigest()
         forget = key not in self._sent and len(self._sent) >= _MAX_PRELUDES
         if forget:
             self._sent.clear()
-        source = None if key in self._sent else job["prelude"]
-        self._sent.add(key)
-        self._tell((forget, key, source, job["memory_bytes"], job["cpu_seconds"]), fd)
+        channel = Channel(job["cpu_seconds"])
+        try:
+            source = None if key in self._sent else prelude
+            self._tell((forget, key, source, job["memory_bytes"], job["cpu_seconds"]), channel.peer.fileno())
+            self._sent.add(key)
+            channel.meet(_MEET_SECONDS)
+        except EOFError:
+            channel.close()
+            raise JailLost from None
+        except BaseException:
+            channel.close()
+            raise
+        return channel
 
-    # -- the trusted side
+    def reap(self) -> int | None:
+        """End the program's process, and all that it may have started; return its wait status."""
+        self._tell(None)
+        return self._listen()
+
+    def reader(self) -> Channel:
+        """Return the stream to the process that reads answers, started where there is none.
+
+        Raises:
+            JailLost: it does not start.
+        """
+        if self._reader is None:
+            channel = self._reader = Channel(_READ_SECONDS)
+            self._reader_process = launch.start(self._spec, "reader", channel.peer)
+            try:
+                channel.meet(_MEET_SECONDS)
+            except EOFError:
+                raise JailLost from None
+        return self._reader
+
+    def drop_reader(self) -> None:
+        """End the process that reads answers."""
+        if self._reader is not None and self._reader_process is not None:
+            self._reader.close()
+            self._reader_process.kill()
+            self._reader_process.communicate()
+        self._reader = None
+
+
+class Judge:
+    """One jail, and the jobs judged with it, one at a time."""
+
+    def __init__(self, jail: Jail):
+        self._jail = jail
+        self._compiled: dict[tuple[str, str], types.CodeType] = {}
+        self._armed: Candidate | None = None
+        signal.signal(signal.SIGALRM, self._alarm)
+
+    def _alarm(self, *_: Any) -> None:
+        candidate, self._armed = self._armed, None
+        if candidate is not None:
+            candidate.stop("timeout", "over the limit by the wall clock")
 
     def _compile(self, source: str, what: str) -> types.CodeType:
         code = self._compiled.get((what, source))
@@ -105,14 +167,9 @@ class Judge:
             try:
                 code = compile(source, f"<{what}>", "exec", 0, True, 0)
             except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-                raise RowError(f"its {what} does not compile: {type(error).__name__}: {error}") from None
+                raise RowError(f"its {what} does not compile: {_text(error)}") from None
             self._compiled[what, source] = code
         return code
-
-    def _alarm(self, *_: Any) -> None:
-        if self._armed and self._candidate is not None:
-            self._armed = False
-            self._candidate.stop("timeout", "over the limit by the wall clock")
 
     def judge(self, job: dict[str, Any]) -> dict[str, Any]:
         """Take one verdict.
@@ -123,81 +180,50 @@ class Judge:
         """
         prelude = self._compile(job["prelude"], "prelude")
         test = self._compile(job["test"], "test")
-        ours, theirs = remote.open_stream()
-        with ours:
-            with theirs:
-                self._fork(job, theirs.fileno())
-            space: dict[str, Any] = {"__name__": "judge"}
-            candidate = self._candidate = Candidate(ours, job["cpu_seconds"], space)
-            verdict: dict[str, Any] = {
-                "code": "", "fenced": False, "parses": False, "shape": None, "cpu_seconds": 0.0,
-            }  # fmt: skip
-            self._armed = True
-            signal.setitimer(signal.ITIMER_REAL, job["wall_seconds"])
-            try:
-                try:
-                    self._run(job, prelude, test, candidate, verdict)
-                finally:
-                    self._armed = False
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-            except Stop:
-                pass
-            finally:
-                self._candidate = None
-                status = self._reap()
-        assert candidate.outcome is not None
-        verdict["status"], verdict["detail"] = candidate.outcome
-        verdict["cpu_seconds"] = candidate.cpu
-        if verdict["detail"] == "ended":
-            verdict["detail"] = _ending(status)
+        verdict: dict[str, Any] = {"code": "", "fenced": False, "parses": False, "shape": None}
+        outcome, program = self._read(job, prelude.co_flags & _FUTURE, verdict)
+        verdict["cpu_seconds"] = 0.0
+        if program is not None:
+            candidate = self._run(job, prelude, test, program)
+            assert candidate.outcome is not None
+            outcome = candidate.outcome
+            verdict["cpu_seconds"] = candidate.cpu
+        verdict["status"], verdict["detail"] = outcome
         return verdict
 
-    def _reap(self) -> int | None:
-        self._tell(None)
-        return self._listen()
+    def _read(
+        self, job: dict[str, Any], flags: int, verdict: dict[str, Any]
+    ) -> tuple[tuple[str, str], bytes | None]:
+        """Have the answer read; fill in what is known of it; return how it ended or the compiled program."""
+        channel = self._jail.reader()
+        channel.start_clock()
+        message = (job["answer"], job["entry_point"], job["prelude"], flags)
+        status, what = "syntax_error", "reading the answer"
+        try:
+            channel.write(wire.frame(marshal.dumps(message)))
+            code, fenced, parses, form = wire.loads(channel.read())
+            shape = None if form is None else form.split(" ")
+            verdict.update(code=code, fenced=fenced, parses=parses, shape=shape)
+            if not code:
+                return ("nothing", "there is no code in the answer"), None
+            if not parses:
+                return ("syntax_error", "the code does not parse"), None
+            status, what = "compile_error", "compiling the code"
+            result = wire.loads(channel.read())
+        except (EOFError, wire.BadBytes):
+            self._jail.drop_reader()
+            return (status, f"{what} ended the process"), None
+        except OverTime:
+            self._jail.drop_reader()
+            return (status, f"{what} took over {channel.limit:g} s of CPU time"), None
+        if isinstance(result, str):
+            return ("compile_error", result), None
+        return ("", ""), result
 
     def _run(
-        self,
-        job: dict[str, Any],
-        prelude: types.CodeType,
-        test: types.CodeType,
-        candidate: Candidate,
-        verdict: dict[str, Any],
-    ) -> None:
-        try:
-            candidate.meet()
-            candidate.write(marshal.dumps((job["answer"], job["entry_point"])))
-        except EOFError:
-            raise JailLost from None
-        self._prepare(candidate, verdict)
-        self._test(job, prelude, test, candidate)
-
-    @staticmethod
-    def _prepare(candidate: Candidate, verdict: dict[str, Any]) -> None:
-        """Take the reports that come before any candidate code."""
-        try:
-            code, fenced, parses, form = wire.loads(candidate.read())
-        except EOFError:
-            candidate.stop("syntax_error", "reading the code ended the process")
-        verdict.update(
-            code=code, fenced=fenced, parses=parses, shape=None if form is None else form.split(" ")
-        )
-        if not code:
-            candidate.stop("nothing", "no code in the answer")
-        if not parses:
-            candidate.stop("syntax_error", "the code does not parse")
-        try:
-            problem = wire.loads(candidate.read())
-        except EOFError:
-            candidate.stop("compile_error", "compiling the code ended the process")
-        if problem is not None:
-            candidate.stop("compile_error", problem)
-
-    @staticmethod
-    def _test(
-        job: dict[str, Any], prelude: types.CodeType, test: types.CodeType, candidate: Candidate
-    ) -> None:
-        space = candidate.space
+        self, job: dict[str, Any], prelude: types.CodeType, test: types.CodeType, program: bytes
+    ) -> Candidate:
+        space: dict[str, Any] = {"__name__": "judge"}
         # Nothing of an earlier job may change a verdict.
         random.seed(0)
         sys.setrecursionlimit(_RECURSION)
@@ -205,30 +231,56 @@ class Judge:
             exec(prelude, space)
         except Exception as error:
             raise RowError(f"its prelude raised {_text(error)}") from None
-        if job["entry_point"].isidentifier():
-            space[job["entry_point"]] = candidate  # some tests call the function by its name
+        channel = self._jail.fork(job)
+        candidate = Candidate(channel, space)
+        candidate.load(program, job["entry_point"])
         try:
-            exec(test, space)
-            check = space.get("check")
-            if check is None:
-                raise RowError("its test defines no check(candidate)")
-            check(candidate)
-        except CandidateError as error:
-            candidate.outcome = candidate.outcome or ("runtime_error", ": ".join(map(str, error.args))[:300])
-        except AssertionError as error:
-            candidate.outcome = candidate.outcome or ("failed", _assertion(error, job["test"]))
-        except (NameError, ImportError, SyntaxError) as error:
+            try:
+                self._armed = candidate
+                signal.setitimer(signal.ITIMER_REAL, job["wall_seconds"])
+                _check(job, test, candidate)
+            finally:
+                self._armed = None
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except Stop:
+            pass
+        finally:
+            channel.close()
+            status = self._jail.reap()
+        if candidate.outcome is not None and candidate.outcome[1] == ENDED:
+            candidate.outcome = (candidate.outcome[0], _ending(status))
+        return candidate
+
+
+def _check(job: dict[str, Any], test: types.CodeType, candidate: Candidate) -> None:
+    """Run the test."""
+    space = candidate.space
+    if job["entry_point"].isidentifier():
+        space[job["entry_point"]] = candidate  # some tests call the function by its name
+    try:
+        exec(test, space)
+        if "check" not in space:
+            raise RowError("its test defines no check(candidate)")
+        space["check"](candidate)
+        if candidate.returned == 0 and candidate.outcome is None:
+            raise RowError("its test passes without calling the candidate")
+        outcome = ("passed", "")
+    except RowError:
+        raise
+    except CandidateError as error:
+        outcome = ("runtime_error", ": ".join(map(str, error.args)))
+    except AssertionError as error:
+        outcome = ("failed", _assertion(error, job["test"]))
+    except (NameError, ImportError, SyntaxError, Unsendable) as error:
+        raise RowError(f"its test raised {_text(error)}") from None
+    except Exception as error:
+        # Before any value came back it can only be the test's fault. After that the value is to blame, as it is where
+        # everything runs in one process: the program did not come to a verdict.
+        if candidate.returned == 0:
             raise RowError(f"its test raised {_text(error)}") from None
-        except Exception as error:
-            # Before any value came back it can only be the test's fault; after that, the value is to blame, as it is
-            # where everything runs in one process: the program did not come to a verdict.
-            if candidate.returned == 0:
-                raise RowError(f"its test raised {_text(error)}") from None
-            candidate.outcome = candidate.outcome or ("runtime_error", f"in the test: {_text(error)}")
-        if candidate.outcome is None:
-            if candidate.returned == 0:
-                raise RowError("its test never calls the candidate")
-            candidate.outcome = ("passed", "")
+        outcome = ("runtime_error", f"in the test: {_text(error)}")
+    # What was settled before (an end, a timeout) holds, whatever the test made of it.
+    candidate.outcome = candidate.outcome or outcome
 
 
 def _text(error: BaseException) -> str:
@@ -270,11 +322,12 @@ def main(fd: int) -> None:
         except ConnectionError:
             os._exit(0)
 
-    judge = Judge(receive())
-    if judge.greeting is None:
-        send(("unusable", judge.complaint()))
+    jail = Jail(receive())
+    if jail.greeting is None:
+        send(("unusable", jail.complaint))
         return
-    send(("ready", judge.greeting))
+    send(("ready", jail.greeting))
+    judge = Judge(jail)
     while True:
         job = receive()
         try:

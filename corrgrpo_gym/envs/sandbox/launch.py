@@ -15,8 +15,8 @@ _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _STAGE = "/tmp"
 
 
-def start(spec: dict[str, Any], control: socket.socket) -> subprocess.Popen[bytes]:
-    """Start the command of ``spec`` with the control socket as its file descriptor ``{fd}``.
+def start(spec: dict[str, Any], what: str, control: socket.socket) -> subprocess.Popen[bytes]:
+    """Start the ``what`` command of ``spec``, with the control socket as its file descriptor ``{fd}``.
 
     ``spec["mounts"]`` are (source, destination) pairs that the jail shows read-only; ``{mounts}`` in the command stands
     for their arguments. With ``spec["uid"]`` the process runs under that user and group id; as another user may not
@@ -29,7 +29,7 @@ def start(spec: dict[str, Any], control: socket.socket) -> subprocess.Popen[byte
     if uid is not None and mounts:
         staged = [(f"{_STAGE}/{i}", target) for i, (_, target) in enumerate(mounts)]
     command: list[str] = []
-    for part in spec["command"]:
+    for part in spec[what]:
         if part == "{mounts}":
             command += [word for source, target in staged for word in ("--ro-bind", source, target)]
         else:

@@ -124,7 +124,8 @@ class Packer:
 
     def _list(self, node: Any, depth: int) -> Any:
         seen: dict[int, int] = {}
-        kept, values = [], []
+        kept: list[Any] = []
+        values: list[Any] = []
         while node is not None and id(node) not in seen:
             if not (hasattr(node, "val") and hasattr(node, "next")):
                 return self._opaque(kept[0])
@@ -138,7 +139,9 @@ class Packer:
 
     def _tree(self, root: Any, depth: int) -> Any:
         seen: set[int] = set()
-        kept, packed, stack = [], [], [root]
+        kept: list[Any] = []
+        packed: list[Any] = []
+        stack: list[Any] = [root]
         while stack:
             node = stack.pop()
             if node is None:
@@ -170,13 +173,13 @@ _CONTAINERS: tuple[tuple[type, str], ...] = (
 )
 
 
-def _plain(base: type, value: Any) -> Any:
+def _plain(base: Any, value: Any) -> Any:
     """The exact base value inside an instance of a subclass, whatever methods the subclass overrides."""
     if base is str:
         return str.__str__(value)
     if base is bytes:
         return bytes.__add__(value, b"")
-    return base.__pos__(value)  # type: ignore[attr-defined]
+    return base.__pos__(value)
 
 
 class Unpacker:

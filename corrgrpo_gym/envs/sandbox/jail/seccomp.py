@@ -1,14 +1,13 @@
 """A system-call filter for candidate programs, assembled here so that nothing has to be installed.
 
 It is an allow-list: pure computation, reading files, and threads. Everything else does not exist (ENOSYS), so that
-libraries fall back as they do on an old kernel: no processes, no programs, no sockets, no signals to others, no
-tracing, no namespaces, no keyrings, no io_uring, no writing to files.
+libraries fall back as they do on an old kernel: no processes, no programs, no sockets, no signals, no tracing, no
+namespaces, no keyrings, no io_uring, no writing to files.
 
 Runs inside the jail: standard library only.
 """
 
 import ctypes
-import os
 import platform
 import struct
 
@@ -81,8 +80,7 @@ _CALLS = {
 _CLONE = (56, 220)
 _OPENAT = (257, 56)
 _IOCTL = (16, 29)
-_KILL = (62, 129)
-_TGKILL = (234, 131)
+_SOCKETS = {"sendto": (44, 206), "recvfrom": (45, 207)}
 _PRLIMIT = (302, 261)
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -100,6 +98,7 @@ _LOAD, _JEQ, _JSET, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NR, _ARCH, _ARG0 = 0, 4, 16
 
 _PR_SET_SECCOMP = 22
+_MODE_FILTER = 2
 _PR_SET_NO_NEW_PRIVS = 38
 
 
@@ -112,8 +111,8 @@ def _op(code: int, k: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("<HBBI", code, yes, no, k)
 
 
-def assemble(pid: int, machine: str) -> bytes:
-    """Return the filter's BPF program for the process ``pid``, which may signal itself only."""
+def assemble(machine: str, sockets: bool) -> bytes:
+    """Return the filter's BPF program; ``sockets``: an open socket may be used (none can be made)."""
     column, arch = _MACHINES[machine]
     code = [
         _op(_LOAD, _ARCH),
@@ -121,15 +120,13 @@ def assemble(pid: int, machine: str) -> bytes:
         _op(_RETURN, _KILL_PROCESS),  # another ABI's numbers would mean other calls
         _op(_LOAD, _NR),
     ]
-    for numbers in _CALLS.values():
+    for numbers in (*_CALLS.values(), *(_SOCKETS.values() if sockets else ())):
         if numbers[column] >= 0:
             code += [_op(_JEQ, numbers[column], 0, 1), _op(_RETURN, _ALLOW)]
     # Each block is entered for one call only, loads an argument and returns.
     tests: list[tuple[tuple[int, int], int, list[bytes]]] = [
         (_CLONE, 0, [_op(_JSET, _CLONE_THREAD, 0, 1), _op(_RETURN, _ALLOW), _op(_RETURN, _EPERM)]),
         (_OPENAT, 2, [_op(_JSET, _WRITING, 0, 1), _op(_RETURN, _EPERM), _op(_RETURN, _ALLOW)]),
-        (_KILL, 0, [_op(_JEQ, pid, 0, 1), _op(_RETURN, _ALLOW), _op(_RETURN, _EPERM)]),
-        (_TGKILL, 0, [_op(_JEQ, pid, 0, 1), _op(_RETURN, _ALLOW), _op(_RETURN, _EPERM)]),
         (_PRLIMIT, 0, [_op(_JEQ, 0, 0, 1), _op(_RETURN, _ALLOW), _op(_RETURN, _EPERM)]),
         (
             _IOCTL,
@@ -150,17 +147,13 @@ class _Program(ctypes.Structure):
 
 
 class Filter:
-    """The filter, prepared before the fork so that little is left to do after it."""
+    """The filter, prepared before the fork so that one system call is left to do after it."""
 
-    def __init__(self) -> None:
-        self._machine = platform.machine()
-        self._prctl = ctypes.CDLL(None, use_errno=True).prctl
-        # The pid is an operand at fixed places: assembled once, patched per process.
-        marker = 0x7A7A7A7A
-        template = assemble(marker, self._machine)
-        self._template = template
-        packed = struct.pack("<I", marker)
-        self._places = [i for i in range(0, len(template), 8) if template[i + 4 : i + 8] == packed]
+    def __init__(self, sockets: bool = False) -> None:
+        code = assemble(platform.machine(), sockets)
+        self._program = ctypes.byref(_Program(len(code) // 8, code))
+        self._prctl = ctypes.CDLL(None).prctl
+        self._prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
     def apply(self) -> None:
         """Confine the calling process, for good.
@@ -168,11 +161,5 @@ class Filter:
         Raises:
             OSError: the kernel refuses.
         """
-        code = bytearray(self._template)
-        for place in self._places:
-            struct.pack_into("<I", code, place + 4, os.getpid())
-        program = _Program(len(code) // 8, bytes(code))
-        if self._prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or self._prctl(
-            _PR_SET_SECCOMP, 2, ctypes.byref(program), 0, 0
-        ):
-            raise OSError(ctypes.get_errno(), "seccomp")
+        if self._prctl(_PR_SET_SECCOMP, _MODE_FILTER, self._program, 0, 0):
+            raise OSError("the kernel refuses the system-call filter")

@@ -35,21 +35,23 @@ _PR_SET_DUMPABLE = 4
 _THREADS = 64
 
 
-def _limits(memory_bytes: int, cpu_seconds: float, baseline: int) -> None:
-    def limit(kind: int, value: int) -> None:
-        hard = resource.getrlimit(kind)[1]
-        if hard != resource.RLIM_INFINITY:
-            value = min(value, hard)
-        resource.setrlimit(kind, (value, value))
+def _limit(kind: int, value: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
 
-    limit(resource.RLIMIT_AS, baseline + memory_bytes)
-    limit(resource.RLIMIT_CPU, int(cpu_seconds) + 2)  # a backstop: the judge watches the clock
-    limit(resource.RLIMIT_NOFILE, 32)
-    limit(resource.RLIMIT_FSIZE, 0)
-    limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_MEMLOCK, 0)
-    limit(resource.RLIMIT_MSGQUEUE, 0)
-    limit(resource.RLIMIT_SIGPENDING, 64)
+
+def _common_limits(threads: bool) -> None:
+    """What holds for this process and every program alike."""
+    _limit(resource.RLIMIT_NOFILE, 32)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_MEMLOCK, 0)
+    _limit(resource.RLIMIT_MSGQUEUE, 0)
+    _limit(resource.RLIMIT_SIGPENDING, 64)
+    if threads:
+        _limit(resource.RLIMIT_NPROC, _THREADS)
 
 
 def _address_space() -> int:
@@ -70,13 +72,18 @@ def _address_space() -> int:
     return high
 
 
+# The fork of the C library alone. Python's own also runs what modules registered for after a fork; in a process of
+# one thread there is nothing for that to put right, and it would write to a third of the memory that is shared. The
+# generator of `random` is then in the same state in every program, which makes verdicts repeatable.
+_fork = ctypes.PyDLL(None).fork
+
+
 class Zygote:
     """Serves fork and reap requests of the judge on the control socket."""
 
-    def __init__(self, control: socket.socket, threads: bool):
+    def __init__(self, control: socket.socket):
         self._control = control
-        self._limit_threads = threads
-        self._preludes: dict[str, tuple[str, types.CodeType]] = {}
+        self._preludes: dict[str, types.CodeType] = {}
         self._filter = seccomp.Filter() if seccomp.supported() else None
         self._baseline = _address_space()
         self._child = 0
@@ -109,26 +116,22 @@ class Zygote:
             if forget:
                 self._preludes.clear()
             if source is not None:
-                self._preludes[key] = (source, compile(source, "<prelude>", "exec", 0, True, 0))
-            self._child = os.fork()
+                self._preludes[key] = compile(source, "<prelude>", "exec", 0, True, 0)
+            self._child = _fork()
             if self._child == 0:
                 self._become(fd, self._preludes[key], memory_bytes, cpu_seconds)
             os.close(fd)
 
-    def _become(
-        self, fd: int, prelude: tuple[str, types.CodeType], memory_bytes: int, cpu_seconds: float
-    ) -> None:
+    def _become(self, fd: int, prelude: types.CodeType, memory_bytes: int, cpu_seconds: float) -> None:
         try:
-            self._control.close()
-            _limits(memory_bytes, cpu_seconds, self._baseline)
-            if self._limit_threads:
-                resource.setrlimit(resource.RLIMIT_NPROC, (_THREADS, _THREADS))
+            os.close(self._control.fileno())
+            limit = self._baseline + memory_bytes
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            limit = int(cpu_seconds) + 2  # a backstop: the judge watches the clock
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             if self._filter is not None:
                 self._filter.apply()
-            program = Program(fd, prelude)
-            self.__dict__.clear()
-            if program.prepare():
-                program.serve()
+            Program(fd).run(prelude)
         finally:
             os._exit(0)
 
@@ -161,7 +164,8 @@ def main(fd: int, threads: bool) -> None:
             importlib.import_module(name)
     warnings.simplefilter("ignore")
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    zygote = Zygote(control, threads)
+    _common_limits(threads)
+    zygote = Zygote(control)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)

@@ -1,0 +1,126 @@
+"""The judge's end of a stream to a jailed process, which is watched by its CPU clock while it is waited for.
+
+Runs in the trusted judge process: standard library only.
+"""
+
+import socket
+import struct
+import time
+
+from . import wire
+
+_SLICE = struct.pack("@ll", 0, 50_000)  # a timeval: how often the clock is looked at
+_CREDENTIALS = struct.Struct("@iII")
+
+
+class OverTime(Exception):
+    """The process used more CPU time than it may."""
+
+
+class Channel:
+    """A stream to one process.
+
+    Attributes:
+        limit: seconds of CPU time, from the last `start_clock` on, after which waiting raises OverTime.
+        pid: the process id, as seen from here.
+    """
+
+    def __init__(self, limit: float):
+        self._stream, self.peer = socket.socketpair()
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._stream.setsockopt(socket.SOL_SOCKET, option, _SLICE)
+        self.limit = limit
+        self.pid = 0
+        self._clock = 0
+        self._base = 0.0
+
+    def close(self) -> None:
+        """Close both ends."""
+        self._stream.close()
+        self.peer.close()
+
+    def meet(self, seconds: float) -> None:
+        """Take the first message, empty, by which the kernel vouches for the process id.
+
+        Raises:
+            EOFError: the process ended before it, or has not sent it within ``seconds``.
+        """
+        self.peer.close()
+        stream = self._stream
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                data, ancillary, _, _ = stream.recvmsg(4, socket.CMSG_SPACE(_CREDENTIALS.size))
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise EOFError from None
+            except ConnectionResetError:
+                raise EOFError from None
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        if len(data) < 4 or not ancillary:
+            raise EOFError
+        self.pid = _CREDENTIALS.unpack(ancillary[0][2])[0]
+        # The clock of another process: what clock_getcpuclockid(3) computes.
+        self._clock = (~self.pid << 3) | 2
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """Count CPU time from now on."""
+        self._base = time.clock_gettime(self._clock)
+
+    def used(self) -> float:
+        """Seconds of CPU time that the process has used since `start_clock`, all its threads together."""
+        return time.clock_gettime(self._clock) - self._base
+
+    def _check(self) -> None:
+        if self.used() > self.limit:
+            raise OverTime
+
+    def _read_exactly(self, n: int) -> bytes:
+        parts = []
+        while n:
+            try:
+                part = self._stream.recv(n if n < 1 << 20 else 1 << 20)
+            except BlockingIOError:
+                self._check()
+                continue
+            except ConnectionResetError:
+                part = b""
+            if not part:
+                self._check()  # the kernel's own limit may have ended it
+                raise EOFError
+            parts.append(part)
+            n -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read(self) -> bytes:
+        """Read one message.
+
+        Raises:
+            EOFError: the process ended.
+            OverTime: its CPU time is used up.
+            BadBytes: the message is too large.
+        """
+        size = wire.frame_length(self._read_exactly(4))
+        if size > wire.MAX_FRAME:
+            raise wire.BadBytes("a message is too large")
+        return self._read_exactly(size)
+
+    def write(self, data: bytes) -> None:
+        """Send framed messages.
+
+        Raises:
+            EOFError: the process ended.
+            OverTime: its CPU time is used up before it has read them.
+        """
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self._stream.send(rest) :]
+            except BlockingIOError:
+                self._check()
+            except (BrokenPipeError, ConnectionResetError):
+                self._check()
+                raise EOFError from None
