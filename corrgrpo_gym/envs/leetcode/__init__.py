@@ -1,9 +1,8 @@
 """LeetCode: seven rewards for one program, on the published data or an embedded problem family."""
 
+from .embedded import embedded_rows
+from .env import LeetCodeEnv
+from .noise import noisy_answers
+from .rewards import REWARD_NAMES, REWARD_WEIGHTS
 
-def __getattr__(name: str) -> object:
-    if name == "LeetCodeEnv":
-        from .env import LeetCodeEnv
-
-        return LeetCodeEnv
-    raise AttributeError(name)
+__all__ = ["REWARD_NAMES", "REWARD_WEIGHTS", "LeetCodeEnv", "embedded_rows", "noisy_answers"]

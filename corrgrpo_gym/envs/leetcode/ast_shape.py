@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..sandbox.jail.program import shape
+from ..sandbox.jail.reader import shape
 
 Shape = tuple[str, ...]
 

@@ -16,7 +16,7 @@ from .problem import Problem, parse_row
 
 _log = logging.getLogger(__name__)
 _FILE = re.compile(
-    r"(?:LeetCodeDataset-)?(?:v(?P<version>[\d.]+)-)?(?P<split>train|test)(?:-problems)?\.jsonl(?P<gz>\.gz)?",
+    r"(?:LeetCodeDataset-)?(?:v(?P<version>[\d.]+)-)?(?P<split>train|test)(?P<first>-problems)?\.jsonl(?P<gz>\.gz)?",
     re.I,
 )
 _SPLIT_WORD = re.compile(r"(?<![A-Za-z])(train|test)(?![A-Za-z])", re.I)
@@ -86,10 +86,11 @@ def _split_file(folder: Path, split: str) -> Path:
             + (f"It holds {held}." if held else "Pass the folder that holds them, or one file.")
         )
 
-    def rank(item: tuple[re.Match[str], Path]) -> tuple[bool, list[int], bool]:
+    def rank(item: tuple[re.Match[str], Path]) -> tuple[bool, bool, list[int], bool]:
         match = item[0]
         version = [int(part) for part in (match["version"] or "").split(".") if part]
-        return match["version"] is None, version, match["gz"] is None
+        # "v2-train-problems" came before v0.2.0.
+        return match["version"] is None, match["first"] is None, version, match["gz"] is None
 
     return max(wanted, key=rank)[1]
 

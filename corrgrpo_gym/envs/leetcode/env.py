@@ -64,9 +64,10 @@ class LeetCodeEnv(MultiRewardEnv):
             memory_bytes: memory limit of one program.
             reward_weights: "default" (the paper's), "paper-vector" (1 each, what the paper's implementation
                 gives to corrgrpo and gdpo), or seven numbers, in order or by name.
-            efficiency_resolution: rounds efficiency to multiples of this. CPU clocks are off by some percent,
-                which an estimator that standardises would turn into a signal. Default: 0 (exact, as
-                published), or 0.2 for embedded problems.
+            efficiency_resolution: rounds efficiency to multiples of this, as an estimator that standardises
+                would turn the clock's noise into a signal. Default: 0 (exact, as published), or 1 for
+                embedded problems, whose slow solutions then get exactly 0 and the fast ones exactly 1: on a
+                busy machine a program's CPU time was seen to vary between 0.6 and 1.9 times its median.
             cache_verdicts: how many answers to remember, so that equal ones are judged once; 0 for none.
             warm_start_answers: how many imperfect answers `reference_answers` gives for an embedded problem.
 
@@ -84,7 +85,7 @@ class LeetCodeEnv(MultiRewardEnv):
         loaded = load_problems(data, split)
         super().__init__(loaded.problems, split=split, reward_weights=reward_weights, data_note=loaded.note)
         if efficiency_resolution is None:
-            efficiency_resolution = 0.2 if loaded.embedded else 0.0
+            efficiency_resolution = 1.0 if loaded.embedded else 0.0
         if not 0.0 <= efficiency_resolution <= 1.0:
             raise GymError(f"leetcode: efficiency_resolution is {efficiency_resolution}, not between 0 and 1")
         if cache_verdicts < 0 or warm_start_answers < 1:

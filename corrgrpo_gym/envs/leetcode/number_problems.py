@@ -14,23 +14,10 @@ def _numbers(
     def inputs(constants: Constants, rng: Random) -> list[str]:
         a = constants[0]
         b = constants[-1]
-        small = [
-            1,
-            0,
-            a,
-            a - 1,
-            a + 1,
-            2 * a,
-            a // 2,
-            b,
-            b - 1,
-            a + b,
-            5 * a + b - 1,
-            a * b,
-            rng.randrange(500, 3000),
-        ]
+        around = [a - 1, a + 1, a // 2, b, b - 1, a + b, 5 * a + b - 1, a * b]
+        small = [1, 0, a, *around, rng.randrange(500, 3000)]
         if negative:
-            small += [-1, -a, -rng.randrange(100, 200)]
+            small += [-1, -a - rng.randrange(100)]
         return [str(n) for n in dict.fromkeys([*small, large(*constants)])]
 
     return inputs
@@ -120,7 +107,7 @@ NUMBER_KINDS: tuple[Kind, ...] = (
             return max(0, -(($a - n) // ($a - $b))) + 1
         """,
         admits=lambda a, b: b < a,
-        inputs=_numbers(lambda a, b: 70_000 * (a - b) + a, negative=True),
+        inputs=_numbers(lambda a, b: 55_000 * (a - b) + a, negative=True),
         arity=2,
     ),
     Kind(
@@ -138,7 +125,7 @@ NUMBER_KINDS: tuple[Kind, ...] = (
         """,
         fast="return n * $a + $b * n * (n - 1) // 2",
         admits=lambda a, b: a != b,
-        inputs=_numbers(lambda a, b: 120_000 + a - b),
+        inputs=_numbers(lambda a, b: 85_000 + a - b),
         arity=2,
     ),
     Kind(
@@ -156,7 +143,7 @@ NUMBER_KINDS: tuple[Kind, ...] = (
             return m * n - $a * m * (m - 1) // 2
         """,
         admits=lambda a: True,
-        inputs=_numbers(lambda a: 170_000 * a + a // 2, negative=True),
+        inputs=_numbers(lambda a: 130_000 * a + a // 2, negative=True),
     ),
     Kind(
         name="range-xor",
@@ -175,7 +162,7 @@ NUMBER_KINDS: tuple[Kind, ...] = (
             return f(n) ^ f($a - 1)
         """,
         admits=lambda a: True,
-        inputs=_numbers(lambda a: 170_000 + a),
+        inputs=_numbers(lambda a: 155_000 + a),
     ),
     Kind(
         name="rectangles",
@@ -213,7 +200,7 @@ NUMBER_KINDS: tuple[Kind, ...] = (
             return m * (m + 1) // 2 + (n - m) * $a
         """,
         admits=lambda a: True,
-        inputs=_numbers(lambda a: 45_000 + a),
+        inputs=_numbers(lambda a: 28_000 + a),
     ),
     Kind(
         name="quotient-sum",
@@ -230,6 +217,6 @@ NUMBER_KINDS: tuple[Kind, ...] = (
             return $a * q * (q - 1) // 2 + q * r
         """,
         admits=lambda a: True,
-        inputs=_numbers(lambda a: 130_000 + a),
+        inputs=_numbers(lambda a: 90_000 + a),
     ),
 )

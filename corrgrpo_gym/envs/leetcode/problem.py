@@ -1,8 +1,10 @@
 """One LeetCode problem, from a row of either published layout."""
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 _ENTRY_POINT = re.compile(r"(?:(?P<owner>[A-Za-z_]\w*)\(\)\.)?(?P<name>[A-Za-z_]\w*)")
@@ -85,6 +87,19 @@ def _check_parts(problem: Problem) -> None:
             raise ValueError(f"{field} doesn't define the entry_point {problem.entry_point!r}")
     if _CHECK.search(problem.test) is None:
         raise ValueError("test doesn't define check(candidate)")
+    _check_compiles("prompt", problem.prelude)
+    for field in ("test", "completion", "baseline"):
+        _check_compiles(field, getattr(problem, field))
+
+
+@lru_cache(maxsize=64)  # thousands of rows share a few preludes
+def _check_compiles(field: str, code: str) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(code, f"<{field}>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{field} doesn't compile ({error})") from None
 
 
 def _field(row: Mapping[str, Any], name: str) -> Any:
