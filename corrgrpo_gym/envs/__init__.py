@@ -9,22 +9,30 @@ observation, reward, terminated, truncated, info = env.step("an answer")   # rew
 
 from .base import MultiRewardEnv, Turn
 from .chat import Action, ActionSpace, ChatSpace, Message, Observation
+from .check import CheckReport, check_env
 from .registry import EnvInfo, list_envs, make, register, register_gymnasium
+from .reward_functions import Reward, reward
 from .rewards import Rewards
+from .single_turn import SingleTurnEnv
 
 __all__ = [
     "Action",
     "ActionSpace",
     "ChatSpace",
+    "CheckReport",
     "EnvInfo",
     "Message",
     "MultiRewardEnv",
     "Observation",
+    "Reward",
     "Rewards",
+    "SingleTurnEnv",
     "Turn",
+    "check_env",
     "list_envs",
     "make",
     "register",
+    "reward",
 ]
 
 register(
