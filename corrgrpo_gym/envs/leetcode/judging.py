@@ -16,6 +16,7 @@ from .rewards import rewards
 
 _log = logging.getLogger(__name__)
 _TIMED_RUNS = 3
+_LONG_SECONDS = 1.0  # a run this long is precise enough by itself
 _REFERENCE_CPU = 60.0
 
 
@@ -107,7 +108,7 @@ class Judging:
         return self._outcomes.get((problem.task_id, digest), lambda: self._judge(problem, answer))
 
     def reference_seconds(self, problem: Problem) -> float | None:
-        """Return the CPU time of the problem's baseline on its tests: median of three runs, measured once.
+        """Return the CPU seconds of the baseline on its tests: median of up to three runs, measured once.
 
         Returns:
             None where the baseline doesn't pass its own tests (there are such rows); a warning names it.
@@ -146,6 +147,8 @@ class Judging:
                 )
                 return None
             times.append(verdict.cpu_seconds)
+            if verdict.cpu_seconds > _LONG_SECONDS:
+                break
         return statistics.median(times)
 
     def _run(self, problem: Problem, answer: str, cpu_seconds: float) -> Verdict:

@@ -1,4 +1,5 @@
 import ast
+import statistics
 import sys
 
 import pytest
@@ -113,14 +114,15 @@ def _lines_run(row, which):
 def test_both_solutions_pass_in_the_sandbox_and_the_fast_one_is_fast(rows, sandbox, split):
     for kind in KINDS:
         row = next(row for row in rows[split] if _kind(row) == kind.name)
-        slow, fast = (
-            sandbox.judge(
-                CodeJob(row["task_id"], fenced(row[name]), row["prompt"], row["test"], row["entry_point"])
-            )
-            for name in ("baseline", "completion")
-        )
-        assert (slow.status, fast.status) == ("passed", "passed"), (row["task_id"], slow.detail, fast.detail)
-        assert fast.cpu_seconds < slow.cpu_seconds / 5, row["task_id"]
+        assert _seconds(sandbox, row, "completion") < _seconds(sandbox, row, "baseline") / 3, row["task_id"]
+
+
+def _seconds(sandbox, row, which):
+    """Return the median CPU time of three runs, which must pass."""
+    job = CodeJob(row["task_id"], fenced(row[which]), row["prompt"], row["test"], row["entry_point"])
+    verdicts = [sandbox.judge(job) for _ in range(3)]
+    assert [verdict.status for verdict in verdicts] == ["passed"] * 3, (row["task_id"], which, verdicts)
+    return statistics.median(verdict.cpu_seconds for verdict in verdicts)
 
 
 def test_slow_and_fast_differ_in_shape(rows):

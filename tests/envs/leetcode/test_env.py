@@ -82,13 +82,13 @@ def test_changing_the_info_does_not_change_what_is_remembered():
 
 
 def test_the_reference_is_timed_once_by_its_median_when_an_answer_passes():
-    times = iter([3.0, 1.0, 2.0])
+    times = iter([0.3, 0.1, 0.2])
     reference = None
 
     def verdict(job):
         if job.answer == reference:
             return Verdict("passed", cpu_seconds=next(times))
-        return Verdict("passed" if job.answer.startswith("right") else "failed", cpu_seconds=0.5)
+        return Verdict("passed" if job.answer.startswith("right") else "failed", cpu_seconds=0.05)
 
     env, box = scripted(verdict)
     reference = fenced(env.tasks[0].completion)
@@ -97,9 +97,14 @@ def test_the_reference_is_timed_once_by_its_median_when_an_answer_passes():
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda i: step(env.clone(), 0, f"right {i}"), range(8)))
     assert [rewards["efficiency"] for rewards, _ in results] == [0.75] * 8
-    assert results[0][1]["reference_cpu_seconds"] == 2.0 and results[0][1]["cpu_seconds"] == 0.5
+    assert results[0][1]["reference_cpu_seconds"] == 0.2 and results[0][1]["cpu_seconds"] == 0.05
     assert len(box.jobs) == 1 + 8 + 3
-    assert env.reference_seconds(0) == 2.0
+    assert env.reference_seconds(0) == 0.2
+
+
+def test_a_reference_that_takes_long_is_timed_by_one_run():
+    env, box = scripted(lambda job: Verdict("passed", cpu_seconds=6.0))
+    assert env.reference_seconds(0) == 6.0 and len(box.jobs) == 1
 
 
 def test_a_reference_that_fails_gives_no_efficiency_and_one_warning(caplog):
