@@ -1,7 +1,7 @@
 """One event loop in the background, on which the coroutines of all environments run.
 
-A loop of its own for every step would break clients that are shared between steps (their connections belong to a
-loop), and `asyncio.run` can't be used where a loop runs already, in a notebook for instance.
+A loop of its own for every step would break clients that are shared between steps (their connections belong
+to a loop), and `asyncio.run` can't be used where a loop runs already, in a notebook for instance.
 """
 
 import os

@@ -82,7 +82,7 @@ def register(
     Raises:
         GymError: the name is taken or not usable, or the entry can't be called.
     """
-    if not name or ":" in name or not isinstance(name, str):
+    if not isinstance(name, str) or not name or ":" in name:
         raise GymError(f"an environment's name is a non-empty str without ':', not {name!r}")
     if not (isinstance(entry, str | MultiRewardEnv) or callable(entry)):
         raise GymError(

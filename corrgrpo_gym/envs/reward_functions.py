@@ -118,7 +118,7 @@ def reward(
 def as_rewards(given: Iterable[Any] | Mapping[str, Any]) -> tuple[Reward, ...]:
     """Return functions and `Reward`s, in a sequence or by name, as `Reward`s with distinct names."""
     if isinstance(given, Mapping):
-        named = [(str(name), item) for name, item in given.items()]
+        named: list[tuple[str, Any]] = [(str(name), item) for name, item in given.items()]
         found = [replace(r, name=n) if isinstance(r, Reward) else Reward(r, name=n) for n, r in named]
     else:
         if callable(given):
