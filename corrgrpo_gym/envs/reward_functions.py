@@ -123,7 +123,8 @@ def as_rewards(given: Iterable[Any] | Mapping[str, Any]) -> tuple[Reward, ...]:
     else:
         if callable(given):
             raise GymError("rewards is a list of functions, or a dict of them by name: [fn]")
-        found = [item if isinstance(item, Reward) else Reward(item) for item in given]
+        items: list[Any] = list(given)
+        found = [item if isinstance(item, Reward) else Reward(item) for item in items]
     if not found:
         raise GymError("an environment needs at least one reward function")
     names = [r.name for r in found]
