@@ -58,8 +58,10 @@ def estimate(
         rewards: [G, n, K]: G prompts, n rollouts each, K components. NaN: this component could not be scored.
         weights: One per component; None is 1 each.
         mask: bool [G, n], False for a missing rollout. Its advantage is 0 and it is in no statistic.
-        token_counts: [G, n], response tokens by rollout, for estimators that whiten over tokens; None is 1 each.
-        penalty: [G, n], added to the total as a term of its own (overlong shaping), outside every correlation.
+        token_counts: [G, n], response tokens by rollout, for estimators that whiten over tokens; None is 1
+            each.
+        penalty: [G, n], added to the total as a term of its own (overlong shaping), outside every
+            correlation.
         missing: "centre", "nansum" or "zero", see `RewardBatch.of`.
         **options: The estimator's own, such as `eps` or `guard`.
 

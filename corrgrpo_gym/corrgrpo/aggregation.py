@@ -50,11 +50,12 @@ def aggregate(
     Args:
         values: [B, T].
         mask: [B, T], not 0 for response tokens.
-        mode: One of `AGGREGATIONS`: "token-mean", "token-sum", "seq-mean-token-mean" (the mean over sequences of their
-            token means), "seq-mean-token-sum", "seq-mean-token-sum-norm" (that, divided by `norm_length`).
+        mode: One of `AGGREGATIONS`: "token-mean", "token-sum", "seq-mean-token-mean" (the mean over sequences
+            of their token means), "seq-mean-token-sum", "seq-mean-token-sum-norm" (that, divided by
+            `norm_length`).
         totals: Normalisers of the whole batch of which this is a part; None: this is all of it.
-        norm_length: A constant > 0 for "seq-mean-token-sum-norm", such as the longest response allowed; never the
-            padded length, which depends on the split.
+        norm_length: A constant > 0 for "seq-mean-token-sum-norm", such as the longest response allowed; never
+            the padded length, which depends on the split.
 
     Raises:
         GymError: Unknown mode, or no `norm_length` where it is needed.
@@ -66,7 +67,7 @@ def aggregate(
     if mode == "token-sum":
         return values.sum()
     if mode == "token-mean":
-        return values.sum() / _at_least_one(totals.tokens)
+        return values.sum() / _divisor(totals.tokens, values)
     if mode == "seq-mean-token-mean":
         per_sequence = values.sum(1) / mask.sum(1).clamp(min=1)
     elif mode == "seq-mean-token-sum":
@@ -74,12 +75,12 @@ def aggregate(
     else:
         if norm_length is None or not norm_length > 0:
             raise GymError(
-                f"aggregation {mode!r} divides by a constant length: give norm_length > 0, such as the longest response "
-                f"allowed, got {norm_length!r}."
+                f"aggregation {mode!r} divides by a constant length: give norm_length > 0, such as the "
+                f"longest response allowed, got {norm_length!r}."
             )
         per_sequence = values.sum(1) / norm_length
-    return per_sequence.sum() / _at_least_one(totals.sequences)
+    return per_sequence.sum() / _divisor(totals.sequences, values)
 
 
-def _at_least_one(total: float | Tensor) -> float | Tensor:
-    return total.clamp(min=1) if isinstance(total, Tensor) else max(total, 1)
+def _divisor(total: float | Tensor, values: Tensor) -> float | Tensor:
+    return total.to(values).clamp(min=1) if isinstance(total, Tensor) else max(total, 1)

@@ -59,7 +59,9 @@ class Algorithm:
         The longest registered name wins: "gdpo+corrgrpo" is the estimator of that name.
         """
         loss, estimator = resolve(name)
-        return cls(loss, estimator, loss_options or {}, estimator_options or {}, weights, name.strip().lower())
+        return cls(
+            loss, estimator, loss_options or {}, estimator_options or {}, weights, name.strip().lower()
+        )
 
     @property
     def sampling(self) -> SamplingRules:
@@ -137,7 +139,7 @@ class Algorithm:
         return kept if self.sampling.dynamic else kept | True
 
     def overlong_penalty(self, lengths: Tensor, max_length: int, cache: int | None = None) -> Tensor | None:
-        """The penalty for `estimate`, in the shape of `lengths`, or None where there is no overlong shaping."""
+        """The penalty for `estimate`, shaped like `lengths`; None where there is no overlong shaping."""
         from .sampling import overlong_penalty
 
         return overlong_penalty(lengths, max_length, cache) if self.sampling.overlong else None

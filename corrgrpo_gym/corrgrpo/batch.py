@@ -26,7 +26,8 @@ class RewardBatch:
     Attributes:
         rewards: [G, n, K], unweighted; a missing value holds its stand-in (see `of`).
         weights: [K].
-        scorable: bool [G, n, K], False where a value is missing or its rollout is.
+        scorable: bool [G, n, K], False where a value is missing or its rollout is; None if nothing is
+            missing.
         present: bool [G, n], rollouts that take part: there, and with a scorable component.
         tokens: [G, n], response tokens by rollout; 1 each if unknown.
         penalty: [G, n], a term of its own in the total (overlong shaping).
@@ -34,7 +35,7 @@ class RewardBatch:
 
     rewards: Tensor
     weights: Tensor
-    scorable: Tensor
+    scorable: Tensor | None
     present: Tensor
     tokens: Tensor
     penalty: Tensor
@@ -58,8 +59,9 @@ class RewardBatch:
             mask: bool [G, n], False for a rollout that is missing (its rewards are not read).
             token_counts: [G, n], response tokens, >= 0.
             penalty: [G, n], finite.
-            missing: What a NaN stands for: "centre" (the mean of what is there, so that it counts 0 after centring),
-                "nansum" (0 in the total, nothing in the statistics; TRL) or "zero" (the value 0; NVIDIA's TRL).
+            missing: What a NaN stands for: "centre" (the mean of what is there, so that it counts 0 after
+                centring), "nansum" (0 in the total, nothing in the statistics; TRL) or "zero" (the value 0;
+                NVIDIA's TRL).
 
         Raises:
             GymError: A shape does not fit, or a value is infinite or out of range; the message says which.
@@ -69,37 +71,29 @@ class RewardBatch:
         if values.ndim != 3 or 0 in values.shape:
             hint = "; for one component write rewards[..., None]" if values.ndim == 2 else ""
             raise GymError(
-                f"rewards must be [groups, rollouts, components], none of them 0, got shape {tuple(values.shape)}{hint}."
+                "rewards must be [groups, rollouts, components], none of them 0, "
+                f"got shape {tuple(values.shape)}{hint}."
             )
         shape, device = values.shape[:2], values.device
-        there = _field("mask", mask, shape, device, default=True) != 0
-        values = values.masked_fill(~there[..., None], torch.nan)
-        infinite = values.isinf()
-        if infinite.any():
-            g, i, k = infinite.nonzero()[0].tolist()
-            raise GymError(
-                f"rewards[{g}, {i}, {k}] is {values[g, i, k].item()}: rewards must be finite; "
-                "use NaN for a component that cannot be scored."
-            )
-        if missing == "zero":
-            values = values.nan_to_num(0.0).masked_fill(~there[..., None], torch.nan)
-        scorable = ~values.isnan()
-        present = scorable.any(-1)
-        values = values.clamp(-LIMIT, LIMIT)
-        if missing == "centre":
-            values = values.where(scorable, statistics.mean(values, scorable))
+        # Rollouts outermost in memory: statistics over a group are then sums of long rows, much faster.
+        values = values.transpose(0, 1).contiguous().transpose(0, 1)
+        present = _field("mask", mask, shape, device, default=1.0) != 0
+        values = statistics.keep(values, present[..., None])
+        scorable = None
+        if not bool(present.all() & (values.amin(1) >= -LIMIT).all() & (values.amax(1) <= LIMIT).all()):
+            values, scorable, present = _with_gaps(values, present, missing)
         tokens = _field("token_counts", token_counts, shape, device, default=1.0)
-        if not bool((tokens >= 0).all()):
-            raise GymError("token_counts must be >= 0.")
-        added = _field("penalty", penalty, shape, device, default=0.0).masked_fill(~present, 0)
+        if not bool(((tokens >= 0) & tokens.isfinite()).all()):
+            raise GymError("token_counts must be finite and >= 0.")
+        added = statistics.keep(_field("penalty", penalty, shape, device, default=0.0), present)
         if not bool(added.isfinite().all()):
             raise GymError("penalty must be finite.")
         return cls(
-            rewards=values.masked_fill(~scorable, 0) if missing != "centre" else values,
+            rewards=values,
             weights=_weights(weights, values),
             scorable=scorable,
             present=present,
-            tokens=tokens.masked_fill(~present, 0),
+            tokens=statistics.keep(tokens, present),
             penalty=added.clamp(-LIMIT, LIMIT),
         )
 
@@ -129,7 +123,25 @@ class RewardBatch:
         return centred / (statistics.std(centred, self.scorable) + eps)
 
 
-def _field(name: str, value: Tensor | None, shape: torch.Size, device: torch.device, default: float) -> Tensor:
+def _with_gaps(values: Tensor, there: Tensor, missing: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Values with their stand-ins, `scorable` and `present` where something is missing, or too large."""
+    infinite = values.isinf()
+    if infinite.any():
+        g, i, k = infinite.nonzero()[0].tolist()
+        raise GymError(
+            f"rewards[{g}, {i}, {k}] is {values[g, i, k].item()}: rewards must be finite; "
+            "use NaN for a component that cannot be scored."
+        )
+    scorable = there[..., None] & (~values.isnan() | (missing == "zero"))
+    values = values.nan_to_num(0.0).clamp(-LIMIT, LIMIT)
+    if missing == "centre":
+        values = values.where(scorable, statistics.mean(values, scorable))
+    return values, scorable, scorable.any(-1)
+
+
+def _field(
+    name: str, value: Tensor | None, shape: torch.Size, device: torch.device, default: float
+) -> Tensor:
     if value is None:
         return torch.full(shape, float(default), dtype=torch.float64, device=device)
     tensor = torch.as_tensor(value, device=device).detach()

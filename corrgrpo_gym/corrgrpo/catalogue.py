@@ -1,6 +1,7 @@
 """Names, papers, formulas and options of every estimator, loss and algorithm. Needs no torch.
 
-The built-in ones register themselves in `estimators.py` and `losses.py` with the same decorators that a user has.
+The built-in ones register themselves in `estimators.py` and `losses.py` with the same decorators that a user
+has.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ class Entry:
             what = f"option {name!r} of {self.kind} {self.name!r}"
             _check_type(what, value, known[name])
             if name.startswith("eps") and not value > 0:
-                raise GymError(f"{what} must be > 0, got {value!r}: it keeps a constant group from dividing by 0.")
+                raise GymError(
+                    f"{what} must be > 0, got {value!r}: it keeps a constant group from dividing by 0."
+                )
         for one, other in self.exclusive:
             if options.get(one) is not None and options.get(other) is not None:
                 raise GymError(f"{self.kind} {self.name!r} takes {one!r} or {other!r}, not both: remove one.")
@@ -116,8 +119,8 @@ def register_estimator(
 ) -> Callable[[Function], Function]:
     """Register an advantage estimator under a name that `advantages`, `Algorithm` and `--algo` then take.
 
-    The decorated callable gets a `RewardBatch` and its options as keyword arguments, each with a default. It returns
-    advantages [G, n] in float64, or an `Estimate`.
+    The decorated callable gets a `RewardBatch` and its options as keyword arguments, each with a default. It
+    returns advantages [G, n] in float64, or an `Estimate`.
 
     Args:
         name: Lower case, without spaces; "+" is allowed.
@@ -143,8 +146,8 @@ def register_loss(
 ) -> Callable[[Function], Function]:
     """Register a policy loss under a name that `policy_loss`, `Algorithm` and `--algo` then take.
 
-    The decorated callable gets `TokenTerms` and its options as keyword arguments, each with a default. It returns the
-    loss per token [B, T], or a `TokenLoss`.
+    The decorated callable gets `TokenTerms` and its options as keyword arguments, each with a default. It
+    returns the loss per token [B, T], or a `TokenLoss`.
 
     Args:
         name: Lower case, without spaces.
@@ -192,8 +195,9 @@ def find(kind: Kind, name: str) -> Entry:
 def resolve(name: str) -> tuple[str, str]:
     """Return (loss, estimator) of an algorithm's name.
 
-    A name is an estimator's (with `ppo_clip`), a loss's (with `grpo`), `dr_grpo` (both), or `<loss>+<estimator>`. A
-    whole registered name comes before a composition, and a longer loss before a shorter one.
+    A name is an estimator's (with `ppo_clip`), a loss's (with `grpo`), `dr_grpo` (both), or
+    `<loss>+<estimator>`. A whole registered name comes before a composition, and a longer loss before a
+    shorter one.
 
     Raises:
         GymError: Nothing of that name, with the nearest ones.
@@ -217,7 +221,11 @@ def algorithms() -> list[Listing]:
     for name in names:
         loss, estimator = (find("loss", resolve(name)[0]), find("estimator", resolve(name)[1]))
         main = loss if loss.name == name else estimator
-        text = main.description if loss.name != estimator.name else f"{estimator.description}; {loss.description}"
+        text = (
+            main.description
+            if loss.name != estimator.name
+            else f"{estimator.description}; {loss.description}"
+        )
         options = dict(loss.defaults) | {"aggregation": loss.aggregation} | dict(estimator.defaults)
         rows.append(Listing(name, loss.name, estimator.name, main.paper, text, options, loss.sampling))
     return rows
@@ -237,7 +245,9 @@ def _register(
             raise GymError(f"{kind} name {name!r}: use lower case without spaces.")
         entries = _loaded(kind)
         if name in entries and not replace:
-            raise GymError(f"{kind} {name!r} is already registered: choose another name, or pass replace=True.")
+            raise GymError(
+                f"{kind} {name!r} is already registered: choose another name, or pass replace=True."
+            )
         defaults, optional = _options(kind, name, function)
         entries[name] = Entry(kind, name, paper, description, function, defaults, optional, **more)
         return function
@@ -245,9 +255,7 @@ def _register(
     return decorate
 
 
-def _options(
-    kind: Kind, name: str, function: Callable[..., Any]
-) -> tuple[dict[str, Any], frozenset[str]]:
+def _options(kind: Kind, name: str, function: Callable[..., Any]) -> tuple[dict[str, Any], frozenset[str]]:
     defaults, optional = {}, set()
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         if parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is parameter.empty:

@@ -1,14 +1,15 @@
 """Advantage estimators: reward vectors [G, n, K] to one advantage per rollout [G, n].
 
-Each is one function, beside its formula and paper. In the formulas R = sum_k w_k r_k is a rollout's weighted total and
-Z_k = (r_k - mean r_k) / (std r_k + eps); mean and std are over a group, std with divisor n - 1. A penalty (overlong
-shaping) is part of R, or is added, centred, to a sum of Z_k: it never enters a correlation.
+Each is one function, beside its formula and paper. In the formulas R = sum_k w_k r_k is a rollout's weighted
+total and Z_k = (r_k - mean r_k) / (std r_k + eps); mean and std are over a group, std with divisor n - 1. A
+penalty (overlong shaping) is part of R, or is added, centred, to a sum of Z_k: it never enters a correlation.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..errors import GymError
 from .catalogue import choose, register_estimator
 from .results import Estimate
 from .statistics import (
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     description="(R - mean R) / (std R + eps)",
 )
 def grpo(batch: RewardBatch, *, eps: float = 1e-6, scale: str = "group") -> Tensor:
-    """GRPO. `scale="batch"` takes the standard deviation of R over the batch; eps is verl's, TRL's is 1e-4."""
+    """GRPO. `scale="batch"` takes the std of R over the batch. The default eps is verl's; TRL's is 1e-4."""
     choose("scale", scale, ("group", "batch"))
     if scale == "group":
         spread = std(batch.centred_total, batch.present)
@@ -59,21 +60,23 @@ def dr_grpo(batch: RewardBatch) -> Tensor:
     paper="CorrGRPO, arXiv 2609.36820",
     description="(R - mean R) / sqrt(max(S, 0) + eps), S = sum of the correlation matrix of the w_k r_k",
 )
-def corrgrpo(
-    batch: RewardBatch, *, eps: float = 1e-6, guard: str = "floor", s_min: float = 0.1
-) -> Estimate:
+def corrgrpo(batch: RewardBatch, *, eps: float = 1e-6, guard: str = "floor", s_min: float = 0.1) -> Estimate:
     """CorrGRPO. S is the variance of the sum of the z-scored components; a constant component is not in it.
 
-    Opposed components of unequal scale make S about 0 with a numerator that is not: `guard="floor"` keeps S at
-    `s_min` or more, `guard="paper"` is the formula as published.
+    Opposed components of unequal scale make S about 0 with a numerator that is not: `guard="floor"` keeps S
+    at `s_min` or more, `guard="paper"` is the formula as published.
     """
-    columns = unit(centre(batch.components, batch.scorable))
+    columns, alive = unit(centre(batch.components, batch.scorable))
     s = correlation_sum(columns)
-    live = (columns != 0).any(-1).any(-1)
+    live = alive.any(-1)
     s, floored = _guarded(s, live, guard, s_min)
     return Estimate(
         batch.centred_total / (s + eps).sqrt()[:, None],
-        info={"s_mean": _mean(s, live), "floored_share": _mean(floored, live), "live_share": live.double().mean().item()},
+        info={
+            "s_mean": _mean(s, live),
+            "floored_share": _mean(floored, live),
+            "live_share": live.double().mean().item(),
+        },
     )
 
 
@@ -92,18 +95,18 @@ def gdpo(
 @register_estimator(
     "gdpo+corrgrpo",
     paper="CorrGRPO, arXiv 2609.36820, table 8",
-    description="A = sum_k w_k Z_k, then (A - token mean A) / sqrt(max(S, 0) + eps), S of the w_k Z_k over the batch",
+    description="A = sum_k w_k Z_k, then (A - token mean A) / sqrt(max(S, 0) + eps), S of the batch's Z",
 )
 def gdpo_corrgrpo(
     batch: RewardBatch, *, eps: float = 1e-6, guard: str = "floor", s_min: float = 0.1
 ) -> Estimate:
-    """GDPO's components with CorrGRPO's denominator over the batch, one row per rollout; guards as in `corrgrpo`."""
+    """GDPO's components and CorrGRPO's denominator over the batch, one row per rollout; its guards."""
     columns = batch.z(eps) * batch.weights
     total = columns.sum(-1) + batch.centred_penalty
     numerator = total - token_mean(total, batch.present, batch.tokens)
-    rows = centre(columns, batch.present[..., None], BATCH).flatten(0, 1)[None]
-    s = correlation_sum(unit(rows))
-    live = (rows != 0).any(-1).any(-1)
+    rows, alive = unit(centre(columns, batch.present[..., None], BATCH).flatten(0, 1)[None])
+    s = correlation_sum(rows)
+    live = alive.any(-1)
     s, floored = _guarded(s, live, guard, s_min)
     return Estimate(
         numerator / (s + eps).sqrt(),
@@ -118,8 +121,10 @@ def gdpo_corrgrpo(
 )
 def rloo(batch: RewardBatch, *, clip: tuple[float, float] | None = None) -> Tensor:
     """Leave-one-out baseline; `clip=(low, high)` bounds R first. A rollout without siblings has A = 0."""
+    if clip is not None and not (len(clip) == 2 and clip[0] <= clip[1]):
+        raise GymError(f"option 'clip' of estimator 'rloo' must be (low, high), got {clip!r}.")
     total = batch.total if clip is None else batch.total.clamp(*clip)
-    n = count(batch.present)
+    n = count(total, batch.present)
     return centre(total, batch.present) * n / (n - 1).clamp(min=1)
 
 
@@ -146,7 +151,7 @@ def mo_grpo(batch: RewardBatch, *, eps: float = 1e-6) -> Tensor:
 @register_estimator(
     "dara",
     paper="DARA, arXiv 2610.00574",
-    description="s = sum_k [Z_k + (d_k - 1) max(Z_k, 0)], d_k = min(5, sqrt(max pi / pi_k)), then GDPO's whitening",
+    description="sum_k [Z_k + (d_k - 1) max(Z_k, 0)], d_k = min(5, sqrt(max pi / pi_k)); GDPO's whitening",
 )
 def dara(
     batch: RewardBatch,
@@ -159,9 +164,9 @@ def dara(
 ) -> Estimate:
     """DARA: a component that is rarely alive counts more.
 
-    pi_k is the share of the batch's groups in which component k is alive (sum_i |Z_k| > 1e-8); a component that is
-    alive nowhere has d_k = 1. `symmetric` weights the whole Z_k: s = sum_k d_k Z_k. The components' own weights w_k,
-    1 in the paper, multiply their terms.
+    pi_k is the share of the batch's groups in which component k is alive (sum_i |Z_k| > 1e-8); a component
+    that is alive nowhere has d_k = 1. `symmetric` weights the whole Z_k: s = sum_k d_k Z_k. The components'
+    own weights w_k, 1 in the paper, multiply their terms.
     """
     z = batch.z(eps)
     density = (z.abs().sum(1) > 1e-8).double().mean(0)
@@ -194,7 +199,7 @@ def dvao(batch: RewardBatch) -> Tensor:
 def gd2po(
     batch: RewardBatch, *, eps: float = 1e-6, eps_batch: float = 1e-6, sign_eps: float = 1e-8
 ) -> Estimate:
-    """GD2PO (hard): rollouts with conflicting components are dropped; the share kept weights the prompt's loss."""
+    """GD2PO (hard): rollouts in conflict are dropped; the share kept weights the prompt's loss."""
     z = batch.z(eps) * batch.weights
     mixed = (z > sign_eps).any(-1) & (z < -sign_eps).any(-1)
     kept = batch.present & ~mixed

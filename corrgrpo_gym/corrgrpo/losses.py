@@ -1,7 +1,7 @@
 """Policy losses per token, before aggregation.
 
-Each is one function, beside its formula and paper. ratio = pi / pi_old = exp(logp - old_logp) and A is the advantage.
-Masked tokens have log-ratio 0 and A = 0; the aggregation leaves them out.
+Each is one function, beside its formula and paper. ratio = pi / pi_old = exp(logp - old_logp) and A is the
+advantage. Masked tokens have log-ratio 0 and A = 0; the aggregation leaves them out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TokenTerms:
 @register_loss(
     "ppo_clip",
     paper="PPO, arXiv 1707.06347; dual clip, arXiv 1912.09729",
-    description="max(-A ratio, -A clip(ratio, 1 - clip_low, 1 + clip_high)); for A < 0 never above -A dual_clip",
+    description="max(-A ratio, -A clip(ratio, 1 - clip_low, 1 + clip_high)); for A < 0 at most -A dual_clip",
     aggregation="seq-mean-token-mean",
 )
 def ppo_clip(
@@ -64,7 +64,7 @@ def dapo(
 @register_loss(
     "cispo",
     paper="MiniMax-M1, arXiv 2506.13585",
-    description="-stopgrad(clip(ratio, 1 - clip_low, 1 + clip_high)) A logp; ratio_cap in place of 1 + clip_high",
+    description="-stopgrad(clip(ratio, 1 - clip_low, 1 + clip_high)) A logp; ratio_cap is 1 + clip_high",
     aggregation="token-mean",
     exclusive=(("clip_high", "ratio_cap"),),
 )
@@ -73,8 +73,8 @@ def cispo(
 ) -> TokenLoss:
     """CISPO: a bounded weight on every token's gradient, no token is dropped.
 
-    `clip_high` is relative (verl), `ratio_cap` the upper bound itself (TRL, which advises 5.0). The default `clip_low`
-    sets no lower bound.
+    `clip_high` is relative (verl), `ratio_cap` the upper bound itself (TRL, which advises 5.0). The default
+    `clip_low` sets no lower bound.
     """
     ratio = terms.log_ratio.exp()
     lower, upper = 1 - clip_low, 1 + clip_high if ratio_cap is None else ratio_cap
@@ -113,8 +113,8 @@ def dr_grpo(
 def _clipped(ratio: Tensor, a: Tensor, low: float, high: float, dual_clip: float | None) -> TokenLoss:
     if not (0 <= low <= 1 and high >= 0 and (dual_clip is None or dual_clip > 1)):
         raise GymError(
-            f"clip_low={low}, clip_high={high}, dual_clip={dual_clip}: clip_low must be in [0, 1], clip_high >= 0, "
-            "dual_clip > 1 or none."
+            f"clip_low={low}, clip_high={high}, dual_clip={dual_clip}: clip_low must be in [0, 1], "
+            "clip_high >= 0, dual_clip > 1 or none."
         )
     plain = -a * ratio
     bounded = -a * ratio.clamp(1 - low, 1 + high)

@@ -38,8 +38,8 @@ def policy_loss(
 
     Args:
         name: A registered loss (`corrgrpo-gym algos` lists them).
-        logp: [B, T], log-probabilities of the sampled tokens under the policy, with gradient. What stands at masked
-            tokens has no effect, here and below, be it NaN.
+        logp: [B, T], log-probabilities of the sampled tokens under the policy, with gradient. What stands at
+            masked tokens has no effect, here and below, be it NaN.
         old_logp: [B, T], the same under the policy that starts the update.
         advantages: [B], or [B, T] for one per token.
         mask: [B, T], not 0 for response tokens.
@@ -49,14 +49,15 @@ def policy_loss(
         kl_unbiased: Multiply the KL term by the ratio, so that it is unbiased off-policy (DeepSeek-V3.2).
         aggregation: One of `AGGREGATIONS`; None is the loss's own.
         norm_length: The constant of "seq-mean-token-sum-norm".
-        totals: Normalisers of the whole batch, so that losses, gradients and metrics of its parts add up to its own; None:
-            this is all of it.
+        totals: Normalisers of the whole batch, so that losses, gradients and metrics of its parts add up to
+            its own; None: this is all of it.
         sampler_weights: [B, T], importance weights for the sampler's mismatch, multiplied to the policy term
             (`truncated_importance_weights`).
         **options: The loss's own, such as `clip_high`.
 
     Raises:
-        GymError: Unknown name, option or value, a shape that does not fit, or something missing that an option needs.
+        GymError: Unknown name, option or value, a shape that does not fit, or something missing that an
+            option needs.
     """
     entry = find("loss", name)
     entry.check(options, common=False)
@@ -75,15 +76,24 @@ def policy_loss(
     token_loss = result.loss
     if sampler_weights is not None:
         token_loss = token_loss * _response("sampler_weights", sampler_weights, logp, mask).detach()
-    loss = aggregate(token_loss.expand_as(logp), mask, mode, totals=totals, norm_length=norm_length)
+    token_loss = _checked(f"the result of loss {name!r}", token_loss, logp)
+    loss = aggregate(token_loss, mask, mode, totals=totals, norm_length=norm_length)
 
     def token_mean(values: Tensor) -> Tensor:
         return aggregate(values.detach().to(logp.dtype).expand_as(logp), mask, "token-mean", totals=totals)
 
-    metrics = {"policy_loss": loss.detach(), "ratio_mean": token_mean(result.ratio), "old_kl": token_mean(-log_ratio)}
+    metrics = {
+        "policy_loss": loss.detach(),
+        "ratio_mean": token_mean(result.ratio),
+        "old_kl": token_mean(-log_ratio),
+    }
     metrics |= {share: token_mean(values) for share, values in result.shares.items()}
+    if not kl_coef >= 0:
+        raise GymError(f"kl_coef must be >= 0, got {kl_coef}.")
     if ref_logp is None and kl_coef != 0:
-        raise GymError(f"kl_coef is {kl_coef} but there is no ref_logp: give the reference's, or set kl_coef=0.")
+        raise GymError(
+            f"kl_coef is {kl_coef} but there is no ref_logp: give the reference's, or set kl_coef=0."
+        )
     if ref_logp is not None:
         token_kl = kl_divergence(logp, _response("ref_logp", ref_logp, logp, mask).detach(), kl)
         if kl_unbiased:
@@ -97,8 +107,8 @@ def policy_loss(
 def kl_divergence(logp: Tensor, ref_logp: Tensor, kind: str = "k3") -> Tensor:
     """Estimate KL(policy || reference) per token, of any shape.
 
-    With d = ref_logp - logp: k1 is -d, k2 is d^2 / 2, k3 is exp(d) - d - 1, d clamped to [-20, 20] and the result to
-    [-10, 10] (J. Schulman, "Approximating KL Divergence").
+    With d = ref_logp - logp: k1 is -d, k2 is d^2 / 2, k3 is exp(d) - d - 1, d clamped to [-20, 20] and the
+    result to [-10, 10] (J. Schulman, "Approximating KL Divergence").
     """
     choose("kl", kind, KL_ESTIMATORS)
     if kind == "k1":
@@ -138,6 +148,7 @@ def _response(name: str, values: Tensor, like: Tensor, mask: Tensor) -> Tensor:
 def _checked(name: str, values: Tensor, like: Tensor) -> Tensor:
     if like.ndim != 2 or values.shape != like.shape:
         raise GymError(
-            f"{name} has shape {tuple(values.shape)}; logp has {tuple(like.shape)}: both must be [sequences, tokens]."
+            f"{name} has shape {tuple(values.shape)}; logp has {tuple(like.shape)}: "
+            "both must be [sequences, tokens]."
         )
     return values

@@ -22,7 +22,8 @@ class RewardReport:
         covariance: [G, K, K]; its sum is the variance of the total R if no value is missing.
         correlation: [G, K, K]; row and column of a constant component are 0. Its sum is S.
         alive: bool [G, K], components that are not constant in their group.
-        grpo_share: [G, K], each component's share of GRPO's denominator: cov(c_k, R) / var R. They add up to 1.
+        grpo_share: [G, K], each component's share of GRPO's denominator: cov(c_k, R) / var R. They add up to
+            1.
         corrgrpo_share: [G, K], the same for CorrGRPO: sum_j rho_kj / S. They add up to 1.
         variance_share: [G, K], var c_k / var R, without the covariances (the 91.1 % of the paper's Figure 2).
         grpo_multiplier: [G], 1 / (std R + eps); NaN where R is constant.
@@ -51,8 +52,8 @@ class RewardReport:
     def summary(self) -> dict[str, float]:
         """Averages over the batch by flat name, such as "correlation/format/accuracy"; ready for JSON.
 
-        Each is taken over the groups where it is defined; correlations over those where both components are alive, shares
-        over those that were not floored. One that is defined nowhere is left out.
+        Each is taken over the groups where it is defined; correlations over those where both components are
+        alive, shares over those that were not floored. One that is defined nowhere is left out.
         """
         live = self.alive.any(-1)
         live_groups = max(1, int(live.sum()))
@@ -111,8 +112,7 @@ def reward_report(
         raise GymError(f"{len(labels)} names for {components} reward components.")
 
     centred = centre(batch.components, batch.scorable)
-    columns = unit(centred)
-    alive = (columns != 0).any(1)
+    columns, alive = unit(centred)
     live = alive.any(-1)
     s = correlation_sum(columns).masked_fill(~live, float("nan"))
     floored = (s < s_min) & (guard == "floor")
@@ -123,7 +123,7 @@ def reward_report(
     of_total = squares.masked_fill(~varies, float("nan"))
     of_s = s.masked_fill(s < 1e-9, float("nan"))[:, None]
     spread = std(total, batch.present[..., None])[:, 0, 0]
-    scaled = centred / (count(batch.scorable) - 1).clamp(min=1).sqrt()
+    scaled = centred / (count(centred, batch.scorable) - 1).clamp(min=1).sqrt()
     return RewardReport(
         names=labels,
         covariance=scaled.mT @ scaled,

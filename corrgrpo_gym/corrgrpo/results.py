@@ -55,8 +55,8 @@ class PolicyLoss:
 
     Attributes:
         loss: Scalar with gradient.
-        metrics: Scalars without gradient. Like the loss they are normalised by the batch's totals, so those of
-            micro-batches or ranks add up to the batch's.
+        metrics: Scalars without gradient. Like the loss they are normalised by the batch's totals, so those
+            of micro-batches or ranks add up to the batch's.
     """
 
     loss: Tensor

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import GymError, unknown
 from .batch import RewardBatch
+from .statistics import centre
 
 # A component with one of these names is the raw accuracy; the first that exists counts.
 ACCURACY_NAMES = ("accuracy", "correctness", "correct", "passed", "pass")
@@ -19,8 +20,8 @@ def keep_groups(
 ) -> Tensor:
     """Dynamic sampling: which groups have a learning signal.
 
-    A group is kept if the raw accuracy component differs between its rollouts; without such a component, if any component
-    does. The weighted sum plays no part: it can vary by format alone, or cancel.
+    A group is kept if the raw accuracy component differs between its rollouts; without such a component, if
+    any component does. The weighted sum plays no part: it can vary by format alone, or cancel.
 
     Args:
         rewards: [G, n, K], NaN for what could not be scored.
@@ -41,9 +42,7 @@ def keep_groups(
     if accuracy is not None and accuracy not in names:
         raise GymError(unknown("accuracy component", accuracy, names))
     accuracy = accuracy or next((name for name in ACCURACY_NAMES if name in names), None)
-    high = batch.rewards.masked_fill(~batch.scorable, -torch.inf).amax(1)
-    low = batch.rewards.masked_fill(~batch.scorable, torch.inf).amin(1)
-    varies = high > low
+    varies = (centre(batch.rewards, batch.scorable) != 0).any(1)
     return varies.any(-1) if accuracy is None else varies[:, names.index(accuracy)]
 
 

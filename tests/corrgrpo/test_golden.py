@@ -1,8 +1,9 @@
 """Our functions against what peers' own returned (TRL, verl, NVIDIA's GDPO, CorrGRPO's authors, DARA)."""
 
-import peers
 import pytest
 import torch
+
+from . import peers
 
 
 @pytest.mark.parametrize("name", peers.OURS)
