@@ -95,7 +95,7 @@ def gdpo(
 @register_estimator(
     "gdpo+corrgrpo",
     paper="CorrGRPO, arXiv 2609.36820, table 8",
-    description="A = sum_k w_k Z_k, then (A - token mean A) / sqrt(max(S, 0) + eps), S of the batch's Z",
+    description="A = sum_k w_k Z_k, (A - token mean A) / sqrt(max(S, 0) + eps), S of the batch's w_k Z_k",
 )
 def gdpo_corrgrpo(
     batch: RewardBatch, *, eps: float = 1e-6, guard: str = "floor", s_min: float = 0.1
@@ -150,7 +150,7 @@ def mo_grpo(batch: RewardBatch, *, eps: float = 1e-6) -> Tensor:
 
 @register_estimator(
     "dara",
-    paper="DARA, arXiv 2610.00574",
+    paper="DARA, arXiv 2610.00574, its code",
     description="sum_k [Z_k + (d_k - 1) max(Z_k, 0)], d_k = min(5, sqrt(max pi / pi_k)); GDPO's whitening",
 )
 def dara(

@@ -64,7 +64,7 @@ def dapo(
 @register_loss(
     "cispo",
     paper="MiniMax-M1, arXiv 2506.13585",
-    description="-stopgrad(clip(ratio, 1 - clip_low, 1 + clip_high)) A logp; ratio_cap is 1 + clip_high",
+    description="-stopgrad(clip(ratio, 1 - clip_low, 1 + clip_high)) A logp; or ratio_cap for 1 + clip_high",
     aggregation="token-mean",
     exclusive=(("clip_high", "ratio_cap"),),
 )
