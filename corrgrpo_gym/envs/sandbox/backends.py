@@ -17,23 +17,28 @@ _THREADS_COUNTED_PER_NAMESPACE = (5, 14)
 _MODULES = ("envs/extract.py", "envs/sandbox/wire.py", "envs/sandbox/values.py")
 _HARNESS = "/harness"
 
-# Imports one module of the package without running the packages' own __init__ files, which need more than is there.
+# Imports one module of the package without running the packages' own __init__ files, which need more than is there;
+# before it, the extra packages, from their folders.
 _START = """
-import importlib, sys, types
+import importlib, importlib.util, sys, types
 root, extra, name, argument = sys.argv[1:5]
+for item in extra.split(":") if extra else ():
+    package = item.rsplit("/", 1)[1]
+    spec = importlib.util.spec_from_file_location(
+        package, item + "/__init__.py", submodule_search_locations=[item])
+    sys.modules[package] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[package])
 for package in ("corrgrpo_gym", "corrgrpo_gym.envs", "corrgrpo_gym.envs.sandbox"):
     module = sys.modules[package] = types.ModuleType(package)
     module.__path__ = [root + "/" + package.replace(".", "/")]
-if extra:
-    sys.path += extra.split(":")
 importlib.import_module("corrgrpo_gym.envs.sandbox." + name).main(*map(int, argument.split(",")))
 """
 
 
 def judge_command(fd: int) -> tuple[list[str], dict[str, str]]:
     """Return the judge process's command and environment."""
+    extra = ":".join(source for source, _ in runtime.files()[2])
     root = str(_HERE.parents[2])
-    extra = ":".join(str(Path(source).parent) for source, _ in runtime.files()[2])
     return [runtime.interpreter(), *_FLAGS, "-c", _START, root, extra, "judge", str(fd)], _ENVIRONMENT
 
 
@@ -42,8 +47,8 @@ def _jailed(module: str, root: str, extra: str, argument: str) -> list[str]:
 
 
 def subprocess_spec(uid: int) -> dict[str, Any]:
-    """How the judge starts plain processes: limits and the system-call filter, but the files can be read."""
-    extra = ":".join(str(Path(source).parent) for source, _ in runtime.files()[2])
+    """How the judge starts plain processes: limits and the system-call filter, but files can be read."""
+    extra = ":".join(source for source, _ in runtime.files()[2])
     root = str(_HERE.parents[2])
     return {
         "zygote": _jailed("zygote", root, extra, "{fd},0"),
@@ -67,7 +72,7 @@ def bubblewrap_spec(uid: int) -> dict[str, Any]:
     if not sys.platform.startswith("linux"):
         raise SandboxUnavailable(
             f"sandbox 'bubblewrap': it works on Linux only, and this is {sys.platform}. Run inside a Linux virtual "
-            "machine or container, or ask by name for sandbox 'subprocess', which does not isolate"
+            "machine, or ask by name for sandbox 'subprocess', which does not isolate"
         )
     found = shutil.which("bwrap")
     if found is None:
@@ -97,7 +102,7 @@ def bubblewrap_spec(uid: int) -> dict[str, Any]:
         *("--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"),
         *("--dev-bind", "/dev/urandom", "/dev/urandom", "--remount-ro", "/", "--chdir", "/", "--"),
     ]
-    site = f"{_HARNESS}/site"
+    site = ":".join(f"{_HARNESS}/site/{name}" for _, name in extra)
     return {
         "zygote": command + _jailed("zygote", _HARNESS, site, f"{{fd}},{int(_counts_threads())}"),
         "reader": command + _jailed("reader", _HARNESS, site, "{fd}"),
@@ -112,3 +117,50 @@ def _counts_threads() -> bool:
     version = platform.release().split(".")
     numbers = tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in version[:2])
     return os.geteuid() == 0 or numbers >= _THREADS_COUNTED_PER_NAMESPACE
+
+
+def check(backend: str, greeting: dict[str, Any]) -> None:
+    """Refuse a jail that started but does not confine as it should.
+
+    Raises:
+        SandboxUnavailable: it has no system-call filter, or is not in a process namespace of its own.
+    """
+    if backend == "bubblewrap" and not (greeting["seccomp"] and greeting["pid"] == 1):
+        raise SandboxUnavailable(
+            f"sandbox 'bubblewrap': no system-call filter for this machine ({platform.machine()}); x86_64 and "
+            "aarch64 have one"
+        )
+
+
+def advice(backend: str, complaint: str) -> str:
+    """Turn what a jail's command wrote into what to do."""
+    text = f"sandbox {backend!r} does not start on this machine: {complaint or 'it ended without a word'}\n"
+    if backend != "bubblewrap":
+        return text + "Report this, with the text above."
+    hints = []
+    if (value := _setting("user/max_user_namespaces")) == "0":
+        hints.append("user namespaces are off: sudo sysctl -w user.max_user_namespaces=10000")
+    if _setting("kernel/unprivileged_userns_clone") == "0":
+        hints.append("user namespaces are off for users: sudo sysctl -w kernel.unprivileged_userns_clone=1")
+    if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        hints.append(
+            "AppArmor keeps user namespaces from programs without a profile: give /usr/bin/bwrap a profile that "
+            "allows userns, or sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+        )
+    if not hints and os.path.exists("/.dockerenv"):
+        hints.append(
+            "inside a Docker container, start it with --security-opt seccomp=unconfined --security-opt "
+            "apparmor=unconfined --security-opt systempaths=unconfined"
+        )
+    if not hints:
+        hints.append(
+            f"check that this works: bwrap --unshare-all --ro-bind / / true (user.max_user_namespaces is {value})"
+        )
+    return text + "\n".join(f"- {hint}" for hint in hints)
+
+
+def _setting(name: str) -> str | None:
+    try:
+        return Path("/proc/sys", name).read_text().strip()
+    except OSError:
+        return None

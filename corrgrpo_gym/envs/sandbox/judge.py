@@ -14,6 +14,7 @@ import hashlib
 import marshal
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -25,11 +26,11 @@ from typing import Any
 from . import launch, wire
 from .channel import Channel, OverTime
 from .remote import ENDED, Candidate, CandidateError, Stop
-from .values import Unsendable
 
 _MAX_COMPILED = 256
 _MAX_PRELUDES = 64
 _RECURSION = 20_000
+_MEMORY_BYTES = 8 << 30
 _PR_SET_PDEATHSIG = 1
 _MEET_SECONDS = 30.0
 _READ_SECONDS = 5.0
@@ -262,7 +263,7 @@ def _check(job: dict[str, Any], test: types.CodeType, candidate: Candidate) -> N
         if "check" not in space:
             raise RowError("its test defines no check(candidate)")
         space["check"](candidate)
-        if candidate.returned == 0 and candidate.outcome is None:
+        if candidate.answered == 0 and candidate.outcome is None:
             raise RowError("its test passes without calling the candidate")
         outcome = ("passed", "")
     except RowError:
@@ -271,12 +272,12 @@ def _check(job: dict[str, Any], test: types.CodeType, candidate: Candidate) -> N
         outcome = ("runtime_error", ": ".join(map(str, error.args)))
     except AssertionError as error:
         outcome = ("failed", _assertion(error, job["test"]))
-    except (NameError, ImportError, SyntaxError, Unsendable) as error:
+    except (NameError, ImportError, SyntaxError) as error:
         raise RowError(f"its test raised {_text(error)}") from None
     except Exception as error:
-        # Before any value came back it can only be the test's fault. After that the value is to blame, as it is where
+        # Before anything came back it can only be the test's fault. After that the values are to blame, as where
         # everything runs in one process: the program did not come to a verdict.
-        if candidate.returned == 0:
+        if candidate.answered == 0:
             raise RowError(f"its test raised {_text(error)}") from None
         outcome = ("runtime_error", f"in the test: {_text(error)}")
     # What was settled before (an end, a timeout) holds, whatever the test made of it.
@@ -307,6 +308,8 @@ def _ending(status: int | None) -> str:
 def main(fd: int) -> None:
     """Serve the trainer's process on an inherited socket, until it closes it or ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # What a test makes of the values must not take the machine's memory.
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     stream = socket.socket(fileno=fd)
     reader = stream.makefile("rb")
 

@@ -1,104 +1,29 @@
 """The pool of workers, and the sandbox that a user sees."""
 
-import contextlib
 import itertools
-import marshal
 import os
 import queue
 import random
-import signal
-import socket
-import subprocess
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
 from ...errors import unknown
-from . import backends, wire
+from . import backends
 from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict
+from .worker import Worker, WorkerLost
 
-_START_SECONDS = 120.0
-_GRACE_SECONDS = 30.0
 _FIRST_UID = 1_000_000_000
+_TRIES = 2
 
 _SPECS: dict[str, Callable[[int], dict[str, Any]]] = {
     "bubblewrap": backends.bubblewrap_spec,
     "subprocess": backends.subprocess_spec,
 }
-
-
-class _Lost(Exception):
-    """The worker ended, or does not answer."""
-
-
-class _Worker:
-    """One judge process, and its jail, as the trainer's process sees it."""
-
-    def __init__(self, spec: dict[str, Any]):
-        ours, theirs = socket.socketpair()
-        self._stream = ours
-        with theirs:
-            command, environment = backends.judge_command(theirs.fileno())
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env=environment,
-                cwd="/",
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is for the trainer, which then closes the pool
-            )
-        try:
-            kind, detail = self._exchange(spec, _START_SECONDS)
-        except _Lost:
-            self.close()
-            raise
-        if kind != "ready":
-            self.close()
-            raise SandboxUnavailable(str(detail))
-        self.greeting = detail
-
-    def judge(self, job: CodeJob) -> tuple[str, Any]:
-        """Return (kind, detail) of the judge's reply."""
-        return self._exchange(asdict(job), job.wall_seconds + _GRACE_SECONDS)
-
-    def _exchange(self, message: dict[str, Any], seconds: float) -> tuple[str, Any]:
-        deadline = time.monotonic() + seconds
-        try:
-            self._stream.settimeout(seconds)
-            self._stream.sendall(wire.frame(marshal.dumps(message)))
-            return marshal.loads(self._read(wire.frame_length(self._read(4, deadline)), deadline))
-        except TimeoutError:
-            raise _Lost("it did not answer in time") from None
-        except (OSError, EOFError):
-            raise _Lost("its process ended") from None
-
-    def _read(self, n: int, deadline: float) -> bytes:
-        parts = []
-        while n:
-            self._stream.settimeout(max(deadline - time.monotonic(), 0.001))
-            part = self._stream.recv(min(n, 1 << 20))
-            if not part:
-                raise EOFError
-            parts.append(part)
-            n -= len(part)
-        return b"".join(parts)
-
-    def close(self) -> None:
-        """End the judge and its jail."""
-        self._stream.close()
-        try:
-            self._process.wait(0.5)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
 
 
 class _Pool:
@@ -107,7 +32,7 @@ class _Pool:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self.closed = False
-        self.workers: set[_Worker] = set()
+        self.workers: set[Worker] = set()
         # Workers get a signal when the thread that started them ends, so one thread that lives as long as the pool
         # starts them all.
         self.starter = ThreadPoolExecutor(1, thread_name_prefix="sandbox-starter")
@@ -135,61 +60,75 @@ class Sandbox:
         self._pool = _Pool()
         self._finalizer = weakref.finalize(self, self._pool.close)
         # Last in, first out: a warm worker before one that is not started.
-        self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[Worker | None] = queue.LifoQueue()
         for _ in range(workers):
             self._idle.put(None)
         self._lock = threading.Lock()
-        first = self._start()
+        try:
+            first = self._start()
+        except BaseException:
+            self.close()
+            raise
         self._idle.get()
         self._idle.put(first)
 
-    def _start(self) -> _Worker:
+    def _start(self) -> Worker:
         spec = _SPECS[self.backend](next(self._uids))
-        try:
-            worker = self._pool.starter.submit(_Worker, spec).result()
-        except SandboxUnavailable as error:
-            raise SandboxUnavailable(_advice(self.backend, str(error))) from None
+        worker = self._pool.starter.submit(Worker, self.backend, spec).result()
         with self._lock:
-            self._pool.workers.add(worker)
-        return worker
+            if not self._pool.closed:
+                self._pool.workers.add(worker)
+                return worker
+        worker.close()
+        raise WorkerLost("the sandbox is closed")
 
-    def _drop(self, worker: _Worker) -> None:
+    def _drop(self, worker: Worker) -> None:
         with self._lock:
             self._pool.workers.discard(worker)
         worker.close()
+
+    def _check_open(self, job: CodeJob) -> None:
+        if self._pool.closed or os.getpid() != self._pool.owner:
+            raise SandboxError(
+                f"task {job.name!r}: the sandbox is closed, or belongs to the process that this one was forked "
+                "from; make one here with make_sandbox()"
+            )
 
     def judge(self, job: CodeJob) -> Verdict:
         """Take the verdict on one answer; waits for a free worker.
 
         Raises:
-            SandboxError: the row's own code is broken, or a worker was lost twice on this job. A bad program never
-                raises.
+            SandboxError: the row's own code is broken, or a worker was lost twice on this job, or the sandbox
+                is closed. A bad program never raises.
         """
-        if self._pool.closed or os.getpid() != self._pool.owner:
-            raise SandboxError(
-                f"task {job.name!r}: the sandbox is closed, or belongs to the process that this one was forked from; "
-                "make one here with make_sandbox()"
-            )
+        self._check_open(job)
         worker = self._idle.get()
         try:
-            for _ in range(2):
+            reason = ""
+            for _ in range(_TRIES):
+                self._check_open(job)
                 try:
                     if worker is None:
                         worker = self._start()
                     kind, detail = worker.judge(job)
-                    if kind == "lost":
-                        raise _Lost("its jail ended")
-                except _Lost as error:
-                    reason = str(error)
+                except BaseException as error:
+                    # Also where Ctrl-C breaks in: what is still to come from this worker is not for the next job.
                     if worker is not None:
                         self._drop(worker)
                         worker = None
+                    self._check_open(job)
+                    if not isinstance(error, WorkerLost):
+                        raise
+                    reason = str(error)
                     continue
                 if kind == "row":
                     raise SandboxError(f"task {job.name!r}: the data row is broken: {detail}")
-                form = detail.pop("shape")
-                return Verdict(shape=None if form is None else tuple(form), **detail)
-            raise SandboxError(f"task {job.name!r}: the sandbox lost its worker twice: {reason}")
+                shape = detail.pop("shape")
+                return Verdict(shape=None if shape is None else tuple(shape), **detail)
+            raise SandboxError(
+                f"task {job.name!r}: the sandbox lost its worker {_TRIES} times: {reason}. The verdict is unknown; "
+                "if this happens again, look at the machine's memory and at the answer"
+            )
         finally:
             self._idle.put(worker)
 
@@ -204,11 +143,6 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _advice(backend: str, complaint: str) -> str:
-    text = f"sandbox {backend!r} does not start here: {complaint or 'it ended without a word'}."
-    return text
 
 
 def make_sandbox(backend: str = "bubblewrap", workers: int | None = None) -> Sandbox:
@@ -229,7 +163,7 @@ def make_sandbox(backend: str = "bubblewrap", workers: int | None = None) -> San
         raise SandboxError(f"workers is {workers}; a sandbox needs at least 1")
     if backend == "subprocess":
         warnings.warn(
-            "sandbox 'subprocess' DOES NOT ISOLATE: programs written by the model run as your user and can read your "
+            "sandbox 'subprocess' DOES NOT ISOLATE: programs that a model wrote run as your user and can read your "
             "files. Use 'bubblewrap' unless every program is trusted.",
             stacklevel=2,
         )

@@ -79,7 +79,7 @@ class Candidate:
 
     Attributes:
         outcome: (status, detail) once the verdict no longer depends on the test.
-        returned: how many calls have returned a value.
+        answered: how many requests the program has answered, with a value or an exception.
         cpu: seconds of CPU time until the last answer.
     """
 
@@ -89,7 +89,7 @@ class Candidate:
         self._nonce = int.from_bytes(os.urandom(6), "little")
         self.space = space
         self.outcome: tuple[str, str] | None = None
-        self.returned = 0
+        self.answered = 0
         self.cpu = 0.0
 
     def load(self, code: bytes, entry_point: str) -> None:
@@ -131,7 +131,7 @@ class Candidate:
                 raise OverTime
             if body[:_NONCE] != nonce:
                 raise wire.BadBytes("an answer to another call")
-            value = self._value(body)
+            kind, value = self._value(body)
         except EOFError:
             self.cpu = channel.used()
             self.stop("runtime_error", ENDED)
@@ -140,17 +140,20 @@ class Candidate:
             self.stop("timeout", f"over {channel.limit:g} s of CPU time")
         except wire.BadBytes as error:
             self.stop("runtime_error", f"the program wrote to the judge's stream: {error}")
-        self.returned += 1
+        self.answered += 1
+        if kind == b"E":
+            raise _error(*value)
         return value
 
-    def _value(self, body: bytes) -> Any:
+    def _value(self, body: bytes) -> tuple[bytes, Any]:
+        """Read an answer; an exception is (name, text, names of its bases)."""
         kind = body[_NONCE : _NONCE + 1]
         plain = wire.loads(body, _NONCE + 1)
         if kind == b"V":
-            return plain
+            return kind, plain
         if kind == b"R":
             try:
-                return values.Unpacker(
+                return kind, values.Unpacker(
                     lambda val: self.space.get("ListNode", values.ListNode)(val),
                     lambda val: self.space.get("TreeNode", values.TreeNode)(val),
                     lambda number: Handle(self, number),
@@ -158,8 +161,7 @@ class Candidate:
             except Exception as error:
                 raise wire.BadBytes(f"malformed value ({type(error).__name__})") from None
         if kind == b"E" and type(plain) is tuple and len(plain) == 3 and type(plain[2]) is list:
-            name, text, bases = plain
-            raise _error(str(name)[:100], str(text)[:300], bases)
+            return kind, (str(plain[0])[:100], str(plain[1])[:300], plain[2])
         raise wire.BadBytes("not an answer")
 
 

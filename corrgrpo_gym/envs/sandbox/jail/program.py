@@ -18,6 +18,21 @@ from typing import Any
 from .. import values, wire
 
 _OPERATIONS: dict[str, Callable[[Any], Any]] = {"bool": bool, "len": len, "str": str, "list": list}
+_REHEARSAL = marshal.dumps(
+    compile(
+        """
+class Solution:
+    def rehearse(self, items: list, n: int) -> list:
+        seen = {}
+        for i, item in enumerate(items):
+            if item not in seen:
+                seen[item] = [i + n, str(item)]
+        return sorted([k for k, _ in seen.values()]) + [x * 2 for x in range(300, 600)]
+""",
+        "<rehearsal>",
+        "exec",
+    )
+)
 _METHOD = re.compile(r"(\w+)\(\)\.(\w+)")
 
 
@@ -68,6 +83,7 @@ class Program:
     def run(self, prelude: types.CodeType) -> None:
         """Run the prelude, report, then load the program and answer until the judge closes the stream."""
         exec(prelude, self._module.__dict__)
+        self._rehearse()
         gc.enable()
         self._send(b"")  # by this message's credentials the judge learns the process id
         code, entry_point = self._receive()
@@ -82,6 +98,16 @@ class Program:
             except BaseException as error:
                 body = _describe(error)
             self._send(nonce + body)
+
+    def _rehearse(self) -> None:
+        """Go once through what a call goes through, so that the first one does not pay for untouched memory."""
+        space: dict[str, Any] = {"__name__": "rehearsal"}
+        exec(marshal.loads(_REHEARSAL), space)
+        request = wire.frame(marshal.dumps((b"", "call", 0, False, (([1, "a", 0.5],), {"n": 1}))))
+        _, op, target, _, payload = marshal.loads(request[4:])
+        self._objects[0] = _lookup(space, "Solution")().rehearse
+        wire.frame(b"" + self._encode(self._perform(op, target, payload)))
+        self._objects[0] = _not_loaded
 
     def _load(self, code: types.CodeType, entry_point: str) -> None:
         space = self._module.__dict__

@@ -18,6 +18,7 @@ from typing import Any
 from ...extract import extract_code
 from .. import wire
 from . import seccomp
+from .streams import confine_streams
 
 MAX_SHAPE_NODES = 5_000
 _CLOSE = ")"
@@ -117,6 +118,7 @@ def main(fd: int) -> None:
     """Run the reader on an inherited socket."""
     stream = socket.socket(fileno=fd)
     warnings.simplefilter("ignore")
+    confine_streams()
     compile("import math\nclass A:\n    def f(self): return 1\n", "<warm>", "exec", ast.PyCF_ONLY_AST)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     if seccomp.supported():

@@ -23,6 +23,7 @@ from typing import Any
 from .. import wire
 from . import seccomp
 from .program import Program
+from .streams import confine_streams
 
 # What preludes and answers import, loaded once here instead of in every program.
 _PRELOAD = (
@@ -118,6 +119,8 @@ class Zygote:
             if source is not None:
                 self._preludes[key] = compile(source, "<prelude>", "exec", 0, True, 0)
             self._child = _fork()
+            if self._child < 0:
+                os._exit(1)  # the judge finds the jail lost
             if self._child == 0:
                 self._become(fd, self._preludes[key], memory_bytes, cpu_seconds)
             os.close(fd)
@@ -149,7 +152,7 @@ class Zygote:
                     break
                 if pid == self._child:
                     status = code
-        elif self._child:
+        elif self._child > 0:
             os.kill(self._child, signal.SIGKILL)
             status = os.waitpid(self._child, 0)[1]
         self._child = 0
@@ -166,10 +169,7 @@ def main(fd: int, threads: bool) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     _common_limits(threads)
     zygote = Zygote(control)
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
-    os.close(null)
+    confine_streams()
     sys.argv = [""]
     gc.disable()
     gc.collect()

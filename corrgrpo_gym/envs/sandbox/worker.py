@@ -1,0 +1,110 @@
+"""One worker, as the user's process sees it: a judge process with its jail at the other end of a socket."""
+
+import contextlib
+import marshal
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import asdict
+from typing import Any
+
+from . import backends, wire
+from .job import CodeJob, SandboxError, SandboxUnavailable
+
+_START_SECONDS = 120.0
+_GRACE_SECONDS = 30.0
+_CLOSE_SECONDS = 1.0
+
+
+class WorkerLost(Exception):
+    """The worker ended, or does not answer; it is of no more use."""
+
+
+class Worker:
+    """A judge process, started and ready.
+
+    Args:
+        backend: name of the back end, for messages.
+        spec: how the judge starts its jail.
+
+    Raises:
+        SandboxUnavailable: the jail does not start on this machine.
+        SandboxError: the judge does not start.
+    """
+
+    def __init__(self, backend: str, spec: dict[str, Any]):
+        self._stream, theirs = socket.socketpair()
+        with theirs:
+            command, environment = backends.judge_command(theirs.fileno())
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    env=environment,
+                    cwd="/",
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # Ctrl-C is for the trainer, which then closes the pool
+                )
+            except OSError as error:
+                self._stream.close()
+                raise SandboxError(f"sandbox {backend!r}: cannot start its judge process: {error}") from None
+        try:
+            kind, detail = self._exchange(spec, _START_SECONDS)
+            if kind != "ready":
+                raise SandboxUnavailable(backends.advice(backend, str(detail)))
+            backends.check(backend, detail)
+        except WorkerLost as error:
+            self.close()
+            raise SandboxError(f"sandbox {backend!r}: its judge process did not start: {error}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def judge(self, job: CodeJob) -> tuple[str, Any]:
+        """Return the kind ("verdict", "row") of the judge's reply, and the reply.
+
+        Raises:
+            WorkerLost: there is no reply.
+        """
+        kind, detail = self._exchange(asdict(job), job.wall_seconds + _GRACE_SECONDS)
+        if kind == "lost":
+            raise WorkerLost("its jail ended")
+        return kind, detail
+
+    def _exchange(self, message: dict[str, Any], seconds: float) -> tuple[str, Any]:
+        deadline = time.monotonic() + seconds
+        try:
+            self._stream.settimeout(seconds)
+            self._stream.sendall(wire.frame(marshal.dumps(message)))
+            # The judge is trusted, so marshal may read what it writes.
+            return marshal.loads(self._read(wire.frame_length(self._read(4, deadline)), deadline))
+        except TimeoutError:
+            raise WorkerLost(f"it did not answer in {seconds:g} s") from None
+        except (OSError, EOFError):
+            raise WorkerLost("its process ended") from None
+
+    def _read(self, n: int, deadline: float) -> bytes:
+        parts = []
+        while n:
+            self._stream.settimeout(max(deadline - time.monotonic(), 0.001))
+            part = self._stream.recv(min(n, 1 << 20))
+            if not part:
+                raise EOFError
+            parts.append(part)
+            n -= len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """End the judge, and with it the jail."""
+        with contextlib.suppress(OSError):
+            self._stream.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits in it
+        self._stream.close()
+        try:
+            self._process.wait(_CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
