@@ -34,6 +34,7 @@ _MEMORY_BYTES = 8 << 30
 _PR_SET_PDEATHSIG = 1
 _MEET_SECONDS = 30.0
 _READ_SECONDS = 5.0
+_KILL_TRIES = 100
 _FUTURE = 0
 for _name in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _name).compiler_flag
@@ -54,17 +55,23 @@ class Jail:
         self._spec = spec
         self._sent: set[str] = set()
         self._control, theirs = socket.socketpair()
-        with theirs:
-            self._zygote = launch.start(spec, "zygote", theirs)
         self._reader: Channel | None = None
         self._reader_process: subprocess.Popen[bytes] | None = None
         self.greeting: dict[str, Any] | None = None
         self.complaint = ""
         try:
+            with theirs:
+                zygote = launch.start(spec, "zygote", theirs)
+        except launch.LaunchError as error:
+            self.complaint = str(error)
+            return
+        try:
             self.greeting = self._listen()
         except JailLost:
-            self._zygote.kill()
-            self.complaint = self._zygote.communicate()[1].decode("utf-8", "replace")[-2000:].strip()
+            zygote.kill()
+            self.complaint = zygote.communicate()[1].decode("utf-8", "replace")[-2000:].strip()
+        else:
+            self._zygote = zygote
 
     def _listen(self) -> Any:
         def exactly(n: int) -> bytes:
@@ -117,6 +124,16 @@ class Jail:
             raise
         return channel
 
+    def settle(self, channel: Channel) -> float:
+        """Return the CPU seconds that the process has used up to now, to the microsecond."""
+        if not channel.settle():
+            # It runs on, or other threads of it may: end it first, which its clock then holds, too.
+            self._tell("kill")
+            for _ in range(_KILL_TRIES):
+                if channel.settle("ZX"):
+                    break
+        return channel.used()
+
     def reap(self) -> int | None:
         """End the program's process, and all that it may have started; return its wait status."""
         self._tell(None)
@@ -130,10 +147,10 @@ class Jail:
         """
         if self._reader is None:
             channel = self._reader = Channel(_READ_SECONDS)
-            self._reader_process = launch.start(self._spec, "reader", channel.peer)
             try:
+                self._reader_process = launch.start(self._spec, "reader", channel.peer)
                 channel.meet(_MEET_SECONDS)
-            except EOFError:
+            except (launch.LaunchError, EOFError):
                 raise JailLost from None
         return self._reader
 
@@ -246,8 +263,16 @@ class Judge:
         except Stop:
             pass
         finally:
+            if candidate.answered:
+                candidate.cpu = self._jail.settle(channel)
             channel.close()
             status = self._jail.reap()
+        if (
+            candidate.cpu > channel.limit
+            and candidate.outcome is not None
+            and candidate.outcome[0] == "passed"
+        ):
+            candidate.outcome = ("timeout", f"over {channel.limit:g} s of CPU time")
         if candidate.outcome is not None and candidate.outcome[1] == ENDED:
             candidate.outcome = (candidate.outcome[0], _ending(status))
         return candidate

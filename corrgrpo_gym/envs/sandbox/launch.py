@@ -13,47 +13,74 @@ from typing import Any
 _CLONE_NEWNS = 0x20000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _STAGE = "/tmp"
+_CAP_SYS_ADMIN = 21
 
 
-def start(spec: dict[str, Any], what: str, control: socket.socket) -> subprocess.Popen[bytes]:
+class LaunchError(Exception):
+    """The command could not be started; the text says why."""
+
+
+def start(spec: dict[str, Any], what: str, control: socket.socket) -> "subprocess.Popen[bytes]":
     """Start the ``what`` command of ``spec``, with the control socket as its file descriptor ``{fd}``.
 
     ``spec["mounts"]`` are (source, destination) pairs that the jail shows read-only; ``{mounts}`` in the command stands
     for their arguments. With ``spec["uid"]`` the process runs under that user and group id; as another user may not
-    reach the sources (an interpreter under a closed /root, say), they are first bound to a directory of a private
+    reach the sources or the command (under a closed /root, say), they are first bound to a directory of a private
     mount namespace that it can reach.
+
+    Raises:
+        LaunchError: it does not start.
     """
     uid = spec["uid"]
     mounts = [tuple(pair) for pair in spec["mounts"]]
-    staged = mounts
-    if uid is not None and mounts:
-        staged = [(f"{_STAGE}/{i}", target) for i, (_, target) in enumerate(mounts)]
-    command: list[str] = []
-    for part in spec[what]:
+    program, *rest = spec[what]
+    staging = uid is not None and bool(mounts) and _may_mount()
+    sources = [program, *(source for source, _ in mounts)]
+    if staging:
+        program = f"{_STAGE}/0"
+        mounts = [(f"{_STAGE}/{i}", target) for i, (_, target) in enumerate(mounts, 1)]
+    command = [program]
+    for part in rest:
         if part == "{mounts}":
-            command += [word for source, target in staged for word in ("--ro-bind", source, target)]
+            command += [word for source, target in mounts for word in ("--ro-bind", source, target)]
         else:
             command.append(part.replace("{fd}", str(control.fileno())))
 
     def become() -> None:
         if uid is None:
             return
-        if mounts:
-            _stage([source for source, _ in mounts])
+        if staging:
+            _stage(sources)
         os.setgroups([])
         os.setgid(uid)
         os.setuid(uid)
 
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=spec["env"],
-        cwd="/",
-        pass_fds=[control.fileno()],
-        preexec_fn=become,
-    )
+    complaints, writer = os.pipe()
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=writer,
+            env=spec["env"],
+            cwd="/",
+            pass_fds=[control.fileno()],
+            preexec_fn=become,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        os.close(writer)
+        with open(complaints, "rb") as file:
+            text = file.read(2000).decode("utf-8", "replace").strip()
+        raise LaunchError(text or str(error)) from None
+    os.close(writer)
+    process.stderr = open(complaints, "rb")
+    return process
+
+
+def _may_mount() -> bool:
+    with open("/proc/self/status") as file:
+        rights = next(int(line.split()[1], 16) for line in file if line.startswith("CapEff:"))
+    return bool(rights >> _CAP_SYS_ADMIN & 1)
 
 
 def _stage(sources: list[str]) -> None:
@@ -66,7 +93,7 @@ def _stage(sources: list[str]) -> None:
                 os.write(2, f"{what}: {os.strerror(code)}\n".encode())
             raise OSError(code, what)
 
-    checked(libc.unshare(_CLONE_NEWNS), "unshare (root without CAP_SYS_ADMIN?)")
+    checked(libc.unshare(_CLONE_NEWNS), "unshare")
     checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "mount private")
     # Opened first, because a source may lie under the directory that is covered next.
     opened = [os.open(source, os.O_PATH) for source in sources]

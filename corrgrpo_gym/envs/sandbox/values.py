@@ -71,14 +71,15 @@ class Packer:
         if kind is list:
             return ("l", self._items(value, depth))
         for base, name in _CONTAINERS:
-            if isinstance(value, base):
+            if issubclass(kind, base):  # not isinstance, which asks the object
                 return self._container(name, value, depth)
         for scalar in (int, float, str, bytes, complex):
-            if isinstance(value, scalar):
+            if issubclass(kind, scalar):
                 return _plain(scalar, value)
-        if isinstance(value, type):
-            if _TYPES.get(value.__name__) is value:
-                return ("y", value.__name__)
+        if issubclass(kind, type):
+            name = type.__dict__["__name__"].__get__(value)
+            if _TYPES.get(name) is value:
+                return ("y", name)
         elif (nodes := self._nodes(value, depth)) is not None:
             return nodes
         return self._opaque(value)

@@ -6,6 +6,7 @@ answer is a plain value, to be compared like any other.
 Runs inside the jail: standard library only.
 """
 
+import builtins
 import gc
 import marshal
 import os
@@ -48,6 +49,11 @@ class Program:
         self._objects: dict[int, Any] = {0: _not_loaded}
         # A module named as a script's, so that what looks up its own module finds the program and not the harness.
         self._module = sys.modules["__main__"] = types.ModuleType("__main__")
+        # Builtins of its own, too: what it patches there is not what answers are encoded with.
+        own = types.ModuleType("builtins")
+        own.__dict__.update(builtins.__dict__)
+        sys.modules["builtins"] = own
+        self._module.__dict__["__builtins__"] = own
 
     # -- the stream
 

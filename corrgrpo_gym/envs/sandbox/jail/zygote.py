@@ -113,6 +113,10 @@ class Zygote:
             if request is None:
                 self._control.sendall(wire.frame(marshal.dumps(self._reap())))
                 continue
+            if request == "kill":
+                if self._child > 0:
+                    os.kill(self._child, signal.SIGKILL)
+                continue
             forget, key, source, memory_bytes, cpu_seconds = request
             if forget:
                 self._preludes.clear()

@@ -1,0 +1,379 @@
+"""Workers: how they start, are lost and replaced, and end."""
+
+import ctypes
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import corrgrpo_gym
+from corrgrpo_gym.envs.sandbox import (
+    CodeJob,
+    SandboxError,
+    SandboxUnavailable,
+    backends,
+    launch,
+    make_sandbox,
+)
+from corrgrpo_gym.errors import GymError
+
+ROOT = Path(corrgrpo_gym.__file__).parents[1]
+RIGHT = CodeJob("a task", "def f(n): return n + 1", "", "def check(c):\n    assert c(1) == 2", "f")
+SLOW = CodeJob("slow", "def f(n):\n    while 1: pass", "", "def check(c):\n    c(1)", "f", cpu_seconds=30)
+NODES = ["bwrap", "jail.zygote", "jail.reader", "judge"]
+
+
+def processes(session_or_parent):
+    """Ids of all processes of the workers below a process (zombies included), by their parents."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+    found, level = set(), {session_or_parent}
+    while level:
+        level = {pid for pid, parent in parents.items() if parent in level}
+        found |= level
+    return found
+
+
+def gone(pids, seconds=20.0):
+    """Wait until no process of ``pids`` is left, zombies of other parents aside."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        left = set()
+        for pid in pids:
+            try:
+                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if state not in "ZX":
+                left.add(pid)
+        if not left:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def worker(sandbox):
+    (one,) = sandbox._pool.workers
+    return one
+
+
+def test_close_leaves_nothing():
+    before = processes(os.getpid())
+    files = len(os.listdir("/proc/self/fd"))
+    temporary = set(os.listdir("/tmp"))
+    sandbox = make_sandbox(workers=2)
+    with ThreadPoolExecutor(2) as pool:
+        assert [v.status for v in pool.map(sandbox.judge, [RIGHT] * 6)] == ["passed"] * 6
+    during = processes(os.getpid()) - before
+    assert len(during) >= 5
+    sandbox.close()
+    sandbox.close()
+    assert gone(during)
+    assert processes(os.getpid()) <= before  # no zombies either
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert not [name for name in set(os.listdir("/tmp")) - temporary if "sandbox" in name]
+    with pytest.raises(SandboxError, match="closed"):
+        sandbox.judge(RIGHT)
+
+
+def test_a_sandbox_that_is_forgotten_is_closed():
+    sandbox = make_sandbox(workers=1)
+    pid = worker(sandbox)._process.pid
+    del sandbox
+    gc.collect()
+    assert gone({pid})
+
+
+def test_judging_from_many_threads():
+    jobs = [
+        CodeJob(
+            f"task {i}",
+            f"def f(n): return n + {i % 5}",
+            "",
+            f"def check(c):\n    assert c({i}) == {i} + {i % 5}",
+            "f",
+        )
+        for i in range(60)
+    ]
+    wrong = [CodeJob("w", "def f(n): return 0", "", RIGHT.test, "f")] * 20
+    with make_sandbox(workers=2) as sandbox, ThreadPoolExecutor(8) as pool:
+        statuses = [v.status for v in pool.map(sandbox.judge, jobs + wrong)]
+    assert statuses == ["passed"] * 60 + ["failed"] * 20
+
+
+def test_workers_outlive_the_threads_that_needed_them_first():
+    with make_sandbox(workers=2) as sandbox:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(sandbox.judge, [RIGHT] * 4))
+        pids = {w._process.pid for w in sandbox._pool.workers}
+        time.sleep(0.2)
+        assert sandbox.judge(RIGHT).status == "passed"
+        assert {w._process.pid for w in sandbox._pool.workers} == pids
+
+
+def test_a_lost_worker_is_replaced_and_its_job_judged():
+    with make_sandbox(workers=1) as sandbox:
+        for victim in ("judge", "jail"):
+            pid = worker(sandbox)._process.pid
+            if victim == "jail":
+                pid = min(processes(pid))
+            os.kill(pid, signal.SIGKILL)
+            assert sandbox.judge(RIGHT).status == "passed"
+        assert len(sandbox._pool.workers) == 1
+
+
+def test_a_worker_lost_during_a_job_is_retried_once_then_an_error():
+    with make_sandbox(workers=1) as sandbox, ThreadPoolExecutor(1) as pool:
+        for kills in (1, 2):
+            job = SLOW if kills == 2 else CodeJob("slow", SLOW.answer, "", SLOW.test, "f", cpu_seconds=1.5)
+            verdict = pool.submit(sandbox.judge, job)
+            old = None
+            for _ in range(kills):
+                deadline = time.monotonic() + 30
+                while time.monotonic() < deadline:
+                    pids = {w._process.pid for w in list(sandbox._pool.workers)} - {old}
+                    if pids and len(processes(min(pids))) >= 5:
+                        break
+                    time.sleep(0.02)
+                old = min(pids)
+                os.kill(old, signal.SIGKILL)
+            if kills == 1:
+                assert verdict.result(60).status == "timeout"
+            else:
+                with pytest.raises(SandboxError, match=r"'slow'.*lost its worker 2 times.*unknown"):
+                    verdict.result(60)
+        assert sandbox.judge(RIGHT).status == "passed"
+
+
+def test_closing_while_a_job_runs_ends_it_with_an_error():
+    sandbox = make_sandbox(workers=1)
+    with ThreadPoolExecutor(1) as pool:
+        verdict = pool.submit(sandbox.judge, SLOW)
+        time.sleep(0.3)
+        sandbox.close()
+        with pytest.raises(SandboxError, match="closed"):
+            verdict.result(30)
+
+
+def test_ctrl_c_in_the_middle_leaves_the_sandbox_usable():
+    with make_sandbox(workers=1) as sandbox:
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            sandbox.judge(SLOW)
+        timer.join()
+        assert sandbox.judge(RIGHT).status == "passed"
+
+
+PARENT = """
+import os, signal, sys, threading, time
+sys.path.insert(0, {root!r})
+from corrgrpo_gym.envs.sandbox import CodeJob, make_sandbox
+sandbox = make_sandbox(workers=1)
+job = CodeJob("slow", "def f(n):\\n    while 1: pass", "", "def check(c):\\n    c(1)", "f", cpu_seconds=60)
+threading.Thread(target=sandbox.judge, args=(job,), daemon=True).start()
+time.sleep(0.5)
+print("ready", flush=True)
+{then}
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "time.sleep(60)",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "os._exit(0)",
+        "sys.exit(0)",
+        "os.fork() or time.sleep(3); os._exit(0)",
+    ],
+)
+def test_workers_end_with_their_parent_in_the_middle_of_a_job(then):
+    code = PARENT.format(root=str(ROOT), then=then)
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout.readline() == "ready\n"
+    pids = processes(parent.pid)
+    assert len(pids) >= 5 or then != "time.sleep(60)"
+    if then == "time.sleep(60)":
+        os.kill(parent.pid, signal.SIGKILL)
+    parent.wait(30)
+    parent.stdout.close()
+    assert gone(pids)
+
+
+def test_an_idle_worker_ends_with_its_parent():
+    code = PARENT.format(root=str(ROOT), then="time.sleep(60)").replace(
+        "threading.Thread(target=sandbox.judge", "(lambda **k: threading.Thread())(target=0"
+    )
+    code = code.replace(", daemon=True).start()", ")").replace("args=(job,)", "args=0")
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout.readline() == "ready\n"
+    pids = processes(parent.pid)
+    assert len(pids) >= 3
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait(30)
+    parent.stdout.close()
+    assert gone(pids)
+
+
+def test_a_forked_child_may_not_use_it():
+    with make_sandbox(workers=1) as sandbox:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                sandbox.judge(RIGHT)
+            except SandboxError as error:
+                os.write(writer, str(error).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        os.waitpid(pid, 0)
+        assert b"forked" in os.read(reader, 1000)
+        os.close(reader)
+        assert sandbox.judge(RIGHT).status == "passed"
+
+
+# Where it cannot be had.
+
+
+def test_an_unknown_back_end_suggests_the_nearest():
+    with pytest.raises(GymError, match="Did you mean 'bubblewrap'"):
+        make_sandbox("bubblewarp")
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_workers_must_be_positive(workers):
+    with pytest.raises(GymError, match=f"workers is {workers}"):
+        make_sandbox(workers=workers)
+
+
+def test_missing_bubblewrap_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxUnavailable, match="apt-get install bubblewrap"):
+        make_sandbox()
+
+
+def test_a_bubblewrap_that_cannot_be_executed_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "bwrap").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxUnavailable, match="No such file"):
+        make_sandbox()
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (
+            "echo 'bwrap: No permissions to create new namespace' >&2; exit 1",
+            "No permissions to create new namespace",
+        ),
+        ("exit 1", "without a word"),
+        ("kill -9 $$", "without a word"),
+    ],
+)
+def test_unusable_bubblewrap_is_refused_with_its_words(monkeypatch, tmp_path, script, words):
+    fake = tmp_path / "bwrap"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(SandboxUnavailable, match=words):
+        make_sandbox()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("user/max_user_namespaces", "0", "user.max_user_namespaces"),
+        ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor"),
+        ("", "", "bwrap --unshare-all"),
+    ],
+)
+def test_advice_names_the_setting_that_is_in_the_way(monkeypatch, setting, value, words):
+    monkeypatch.setattr(
+        backends, "_setting", lambda name: value if name == setting else "1" if "clone" in name else None
+    )
+    monkeypatch.setattr(os.path, "exists", lambda path: False)
+    text = backends.advice("bubblewrap", "bwrap: it said so")
+    assert words in text
+    assert "it said so" in text
+
+
+def test_a_machine_without_a_filter_is_refused():
+    with pytest.raises(SandboxUnavailable, match="system-call filter"):
+        backends.check("bubblewrap", {"seccomp": False, "pid": 1})
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="root gives up rights")
+def test_root_that_may_not_mount_is_refused_with_the_reason_or_served():
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom corrgrpo_gym.envs.sandbox import make_sandbox\n"
+    )
+    code += "try:\n    make_sandbox(workers=1).close()\nexcept Exception as e:\n    print(type(e).__name__, e)\nelse:\n    print('served')"
+    rights = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    result = subprocess.run([*rights, sys.executable, "-c", code], capture_output=True, text=True)
+    reached = all(p.stat().st_mode & 1 for p in Path(os.path.realpath(sys.executable)).parents)
+    assert result.stdout.startswith("served" if reached else "SandboxUnavailable"), result
+    assert reached or "Permission denied" in result.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes to another user")
+def test_another_user_can_use_it_too(tmp_path):
+    """As a user without rights; what of the interpreter that user may not reach is bound where it was."""
+    code = textwrap.dedent(
+        f"""
+        import os, sys
+        assert os.getuid() == 12345
+        sys.path[:0] = {[str(ROOT), *[p for p in sys.path if p.endswith("-packages")]]!r}
+        from corrgrpo_gym.envs.sandbox import CodeJob, make_sandbox
+        with make_sandbox("bubblewrap", workers=1) as sandbox:
+            for n in (1, 0):
+                print(sandbox.judge(CodeJob("t", f"def f(n): return n + {{n}}", "", "def check(c):\\n    assert c(1) == 2", "f")).status)
+            body = "import os\\ndef f(n):\\n    return os.listdir('/'), os.getuid()"
+            print(sandbox.judge(CodeJob("t", body, "", "def check(c):\\n    assert False, c(1)", "f")).status)
+        """
+    )
+    closed = {f"/{Path(p).parts[1]}" for p in (sys.executable, os.path.realpath(sys.executable), str(ROOT))}
+    closed = {folder for folder in closed if not os.stat(folder).st_mode & 0o001}
+
+    def become():
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.unshare(launch._CLONE_NEWNS)
+        libc.mount(b"none", b"/", None, launch._MS_REC | launch._MS_PRIVATE, None)
+        for folder in closed:
+            inside = [
+                (name, os.open(f"{folder}/{name}", os.O_PATH))
+                for name in os.listdir(folder)
+                if os.path.isdir(f"{folder}/{name}")
+            ]
+            libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0, b"mode=755")
+            for name, fd in inside:
+                os.mkdir(f"{folder}/{name}")
+                libc.mount(
+                    f"/proc/self/fd/{fd}".encode(), f"{folder}/{name}".encode(), None, launch._MS_BIND, None
+                )
+                os.close(fd)
+        os.setgroups([])
+        os.setgid(12345)
+        os.setuid(12345)
+
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code], preexec_fn=become, capture_output=True, text=True, cwd="/"
+    )
+    assert result.stdout.split() == ["passed", "failed", "failed"], result.stderr
