@@ -1,4 +1,25 @@
-"""A sandbox for programs that a model wrote, and verdicts that they cannot forge."""
+"""A sandbox for programs that a model wrote, and verdicts that they cannot forge.
+
+`make_sandbox` gives a `Sandbox`, whose `judge` turns a `CodeJob` into a `Verdict`. Three kinds of processes
+take part:
+
+- The user's (trainer's), which runs nothing of the model's or the data's (`pool`, `worker`).
+- A judge per worker (`judge`, `remote`, `channel`): trusted. It holds the data's test and the expected
+  values, calls the program through a proxy, and compares the values that come back.
+- Jailed ones (`jail/`), started by the judge (`launch`, `jails`): one that reads answers and compiles them,
+  and one that forks a fresh process for each program and ends everything in its namespace after it.
+
+What comes out of a jail is plain data by a reader that is safe on hostile bytes (`wire`, `values`); never
+pickle. A program can write what it likes to its stream: the most that it achieves is a value, which is
+compared like any other. Its CPU time is read from the kernel's clock of its process, from outside.
+
+What `bubblewrap` gives: namespaces of its own for users, processes, network, IPC, host name; a read-only root
+with the interpreter, its standard library and `sortedcontainers` only, and no writable place; a list of
+allowed system calls (no processes, programs, sockets, signals, writing); limits on memory, CPU time, threads,
+descriptors; as root, another user id first. It does not limit the memory of a jail as a whole (each program's
+is limited, and it is one process), nor share the CPU fairly. `subprocess` has the limits and the system calls
+only: files of the machine can be read.
+"""
 
 from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict
 from .pool import Sandbox, make_sandbox

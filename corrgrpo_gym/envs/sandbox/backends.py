@@ -11,14 +11,13 @@ from . import runtime
 from .job import SandboxUnavailable
 
 _HERE = Path(__file__).resolve().parent
-_ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LC_ALL": "C.UTF-8"}
 _FLAGS = ["-s", "-S", "-P", "-B"]  # like -I, but the hash seed, in a cleared environment, counts
 _THREADS_COUNTED_PER_NAMESPACE = (5, 14)
 _MODULES = ("envs/extract.py", "envs/sandbox/wire.py", "envs/sandbox/values.py")
 _HARNESS = "/harness"
 
-# Imports one module of the package without running the packages' own __init__ files, which need more than is there;
-# before it, the extra packages, from their folders.
+# Imports one module of the package without running the packages' own __init__ files, which need more than is
+# there; before it, the extra packages, from their folders.
 _START = """
 import importlib, importlib.util, sys, types
 root, extra, name, argument = sys.argv[1:5]
@@ -35,11 +34,17 @@ importlib.import_module("corrgrpo_gym.envs.sandbox." + name).main(*map(int, argu
 """
 
 
+def _environment() -> dict[str, str]:
+    """Nothing of the user's, but for where the interpreter's own libraries are."""
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    return {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LC_ALL": "C.UTF-8", **kept}
+
+
 def judge_command(fd: int) -> tuple[list[str], dict[str, str]]:
     """Return the judge process's command and environment."""
     extra = ":".join(source for source, _ in runtime.files()[2])
     root = str(_HERE.parents[2])
-    return [runtime.interpreter(), *_FLAGS, "-c", _START, root, extra, "judge", str(fd)], _ENVIRONMENT
+    return [runtime.interpreter(), *_FLAGS, "-c", _START, root, extra, "judge", str(fd)], _environment()
 
 
 def _jailed(module: str, root: str, extra: str, argument: str) -> list[str]:
@@ -55,7 +60,7 @@ def subprocess_spec(uid: int) -> dict[str, Any]:
         "reader": _jailed("reader", root, extra, "{fd}"),
         "mounts": [],
         "uid": None,
-        "env": _ENVIRONMENT,
+        "env": _environment(),
     }
 
 
@@ -63,22 +68,22 @@ def bubblewrap_spec(uid: int) -> dict[str, Any]:
     """How the judge starts a jail under bubblewrap.
 
     Args:
-        uid: the user id for the jail where this process is root: inside a user namespace that root made, every user is
-            root outside.
+        uid: the user id for the jail where this process is root: inside a user namespace that root made,
+            every user is root outside.
 
     Raises:
         SandboxUnavailable: bubblewrap is not installed, or this is not a machine it works on.
     """
     if not sys.platform.startswith("linux"):
         raise SandboxUnavailable(
-            f"sandbox 'bubblewrap': it works on Linux only, and this is {sys.platform}. Run inside a Linux virtual "
-            "machine, or ask by name for sandbox 'subprocess', which does not isolate"
+            f"sandbox 'bubblewrap': it works on Linux only, and this is {sys.platform}. Run inside a Linux "
+            "virtual machine, or ask by name for sandbox 'subprocess', which does not isolate"
         )
     found = shutil.which("bwrap")
     if found is None:
         raise SandboxUnavailable(
-            "sandbox 'bubblewrap': the program bwrap is not installed. Install the package bubblewrap (apt-get install "
-            "bubblewrap, dnf install bubblewrap, pacman -S bubblewrap, apk add bubblewrap)"
+            "sandbox 'bubblewrap': the program bwrap is not installed. Install the package bubblewrap "
+            "(apt-get install bubblewrap, dnf install bubblewrap, pacman -S bubblewrap, apk add bubblewrap)"
         )
     single, library, extra = runtime.files()
     mounts: list[tuple[str, str]] = [(os.path.realpath(path), path) for path in single]
@@ -108,7 +113,7 @@ def bubblewrap_spec(uid: int) -> dict[str, Any]:
         "reader": command + _jailed("reader", _HARNESS, site, "{fd}"),
         "mounts": mounts,
         "uid": uid if os.geteuid() == 0 else None,
-        "env": _ENVIRONMENT,
+        "env": _environment(),
     }
 
 
@@ -127,8 +132,8 @@ def check(backend: str, greeting: dict[str, Any]) -> None:
     """
     if backend == "bubblewrap" and not (greeting["seccomp"] and greeting["pid"] == 1):
         raise SandboxUnavailable(
-            f"sandbox 'bubblewrap': no system-call filter for this machine ({platform.machine()}); x86_64 and "
-            "aarch64 have one"
+            f"sandbox 'bubblewrap': no system-call filter for this machine ({platform.machine()}); x86_64 "
+            "and aarch64 have one"
         )
 
 
@@ -144,8 +149,8 @@ def advice(backend: str, complaint: str) -> str:
         hints.append("user namespaces are off for users: sudo sysctl -w kernel.unprivileged_userns_clone=1")
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
         hints.append(
-            "AppArmor keeps user namespaces from programs without a profile: give /usr/bin/bwrap a profile that "
-            "allows userns, or sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+            "AppArmor keeps user namespaces from programs without a profile: give /usr/bin/bwrap a profile "
+            "that allows userns, or sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
         )
     if not hints and os.path.exists("/.dockerenv"):
         hints.append(
@@ -154,7 +159,8 @@ def advice(backend: str, complaint: str) -> str:
         )
     if not hints:
         hints.append(
-            f"check that this works: bwrap --unshare-all --ro-bind / / true (user.max_user_namespaces is {value})"
+            f"check that this works: bwrap --unshare-all --ro-bind / / true "
+            f"(user.max_user_namespaces is {value})"
         )
     return text + "\n".join(f"- {hint}" for hint in hints)
 

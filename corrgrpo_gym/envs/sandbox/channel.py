@@ -79,8 +79,9 @@ class Channel:
     def settle(self, states: str = "SDTZX") -> bool:
         """Wait a moment until the process is off the CPU, so that its clock is exact.
 
-        The kernel adds to the clock when a process leaves the CPU and, of one that is running, at the next tick only,
-        up to 10 ms late: longer than most programs run. After its last answer a process goes to sleep in a read.
+        The kernel adds to the clock when a process leaves the CPU and, of one that is running, at the next
+        tick only, up to 10 ms late: longer than most programs run. After its last answer a process goes to
+        sleep in a read.
 
         Returns:
             Whether it has left the CPU, and has no other threads, of which nothing is known.

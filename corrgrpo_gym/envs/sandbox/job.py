@@ -11,7 +11,8 @@ Status = Literal["nothing", "syntax_error", "compile_error", "runtime_error", "t
 class SandboxError(GymError):
     """The sandbox or the data failed, not the program: it says nothing about the answer.
 
-    Raised for a worker that was lost twice on the same job, and for a row whose own prelude or test is broken.
+    Raised for a worker that was lost twice on the same job, and for a row whose own prelude or test is
+    broken.
     """
 
 
@@ -27,7 +28,8 @@ class CodeJob:
         name: the task's id, for error messages.
         answer: the model's raw text; the code is extracted from it, parsed and compiled inside the jail.
         prelude: the data's code that goes before the answer (imports, node classes); runs on both sides.
-        test: the data's test code, which defines ``check(candidate)``; runs in the trusted judge process only.
+        test: the data's test code, which defines ``check(candidate)``; runs in the trusted judge process
+            only.
         entry_point: ``Solution().method`` (one instance for all calls) or the name of a function.
         cpu_seconds: limit on CPU time of the candidate's process, for loading and all calls together.
         wall_seconds: loose limit on the whole verdict by the wall clock.
@@ -49,17 +51,17 @@ class Verdict:
     """How far a program came.
 
     Attributes:
-        status: the furthest stage. ``nothing``: no code in the answer; ``syntax_error``: the code does not parse;
-            ``compile_error``: prelude + code + test do not compile; ``runtime_error``: an exception, also one that the
-            test met in handling what the program returned, an exit, a crash, or no memory; ``timeout``; ``failed``: an
-            assertion of the test was false; ``passed``: the test ran to its end.
+        status: the furthest stage. ``nothing``: no code in the answer; ``syntax_error``: the code does not
+            parse; ``compile_error``: prelude + code + test do not compile; ``runtime_error``: an exception,
+            also one that the test met in handling what the program returned, an exit, a crash, or no memory;
+            ``timeout``; ``failed``: an assertion of the test was false; ``passed``: the test ran to its end.
         code: the extracted code; empty where there is none.
         fenced: the code came from a fenced block.
         parses: the code parses.
-        shape: node type names of the code's syntax tree in pre-order, with ``)`` after each node's children; None if it
-            does not parse or has over 5,000 nodes.
-        cpu_seconds: CPU time of the candidate's process from before the first line of its code to its last answer, read
-            from outside the process.
+        shape: node type names of the code's syntax tree in pre-order, with ``)`` after each node's children;
+            None if it does not parse or has over 5,000 nodes.
+        cpu_seconds: CPU time of the candidate's process from before the first line of its code to its last
+            answer, read from outside the process.
         detail: a short text for people: the exception, or the assertion that was false.
     """
 

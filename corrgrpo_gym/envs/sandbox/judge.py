@@ -1,7 +1,7 @@
-"""The trusted process of one worker: runs the data's tests against the candidate in its jail, and takes the verdict.
+"""The trusted process of one worker: runs the data's tests against the candidate, and takes the verdict.
 
-The expected values and the comparison are here, in memory that the candidate's process cannot reach. This process is
-not the trainer's: test code, though trusted, is still code from a data set.
+The expected values and the comparison are here, in memory that the candidate's process cannot reach. This
+process is not the trainer's: test code, though trusted, is still code from a data set.
 
 Standard library only: it is started without the package's dependencies.
 """
@@ -10,31 +10,27 @@ import __future__
 
 import contextlib
 import ctypes
-import hashlib
 import marshal
 import os
 import random
 import resource
 import signal
 import socket
-import subprocess
 import sys
 import traceback
 import types
 from typing import Any
 
-from . import launch, wire
-from .channel import Channel, OverTime
+from . import wire
+from .channel import OverTime
+from .jails import Jail, JailLost
 from .remote import ENDED, Candidate, CandidateError, Stop
 
-_MAX_COMPILED = 256
-_MAX_PRELUDES = 64
-_RECURSION = 20_000
+_MAX_COMPILED = 64
+_RECURSION = 100_000  # tests compare long linked lists recursively
 _MEMORY_BYTES = 8 << 30
 _PR_SET_PDEATHSIG = 1
-_MEET_SECONDS = 30.0
-_READ_SECONDS = 5.0
-_KILL_TRIES = 100
+_PR_SET_DUMPABLE = 4
 _FUTURE = 0
 for _name in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _name).compiler_flag
@@ -42,125 +38,6 @@ for _name in __future__.all_feature_names:
 
 class RowError(Exception):
     """The data's own code is broken."""
-
-
-class JailLost(Exception):
-    """The jail is not there any more."""
-
-
-class Jail:
-    """The two jailed processes of a worker: one reads answers, one forks a process for each program."""
-
-    def __init__(self, spec: dict[str, Any]):
-        self._spec = spec
-        self._sent: set[str] = set()
-        self._control, theirs = socket.socketpair()
-        self._reader: Channel | None = None
-        self._reader_process: subprocess.Popen[bytes] | None = None
-        self.greeting: dict[str, Any] | None = None
-        self.complaint = ""
-        try:
-            with theirs:
-                zygote = launch.start(spec, "zygote", theirs)
-        except launch.LaunchError as error:
-            self.complaint = str(error)
-            return
-        try:
-            self.greeting = self._listen()
-        except JailLost:
-            zygote.kill()
-            self.complaint = zygote.communicate()[1].decode("utf-8", "replace")[-2000:].strip()
-        else:
-            self._zygote = zygote
-
-    def _listen(self) -> Any:
-        def exactly(n: int) -> bytes:
-            data = b""
-            while len(data) < n:
-                try:
-                    part = self._control.recv(n - len(data))
-                except ConnectionError:
-                    part = b""
-                if not part:
-                    raise JailLost
-                data += part
-            return data
-
-        return marshal.loads(exactly(wire.frame_length(exactly(4))))
-
-    def _tell(self, request: Any, fd: int | None = None) -> None:
-        data = wire.frame(marshal.dumps(request))
-        try:
-            if fd is None:
-                self._control.sendall(data)
-            else:
-                socket.send_fds(self._control, [data[:4]], [fd])
-                self._control.sendall(data[4:])
-        except ConnectionError:
-            raise JailLost from None
-
-    def fork(self, job: dict[str, Any]) -> Channel:
-        """Start a process that has run the prelude and waits for the program.
-
-        Raises:
-            JailLost: there is no such process.
-        """
-        prelude = job["prelude"]
-        key = hashlib.sha256(prelude.encode("utf-8", "surrogatepass")).hexdigest()
-        forget = key not in self._sent and len(self._sent) >= _MAX_PRELUDES
-        if forget:
-            self._sent.clear()
-        channel = Channel(job["cpu_seconds"])
-        try:
-            source = None if key in self._sent else prelude
-            self._tell((forget, key, source, job["memory_bytes"], job["cpu_seconds"]), channel.peer.fileno())
-            self._sent.add(key)
-            channel.meet(_MEET_SECONDS)
-        except EOFError:
-            channel.close()
-            raise JailLost from None
-        except BaseException:
-            channel.close()
-            raise
-        return channel
-
-    def settle(self, channel: Channel) -> float:
-        """Return the CPU seconds that the process has used up to now, to the microsecond."""
-        if not channel.settle():
-            # It runs on, or other threads of it may: end it first, which its clock then holds, too.
-            self._tell("kill")
-            for _ in range(_KILL_TRIES):
-                if channel.settle("ZX"):
-                    break
-        return channel.used()
-
-    def reap(self) -> int | None:
-        """End the program's process, and all that it may have started; return its wait status."""
-        self._tell(None)
-        return self._listen()
-
-    def reader(self) -> Channel:
-        """Return the stream to the process that reads answers, started where there is none.
-
-        Raises:
-            JailLost: it does not start.
-        """
-        if self._reader is None:
-            channel = self._reader = Channel(_READ_SECONDS)
-            try:
-                self._reader_process = launch.start(self._spec, "reader", channel.peer)
-                channel.meet(_MEET_SECONDS)
-            except (launch.LaunchError, EOFError):
-                raise JailLost from None
-        return self._reader
-
-    def drop_reader(self) -> None:
-        """End the process that reads answers."""
-        if self._reader is not None and self._reader_process is not None:
-            self._reader.close()
-            self._reader_process.kill()
-            self._reader_process.communicate()
-        self._reader = None
 
 
 class Judge:
@@ -178,15 +55,15 @@ class Judge:
             candidate.stop("timeout", "over the limit by the wall clock")
 
     def _compile(self, source: str, what: str) -> types.CodeType:
-        code = self._compiled.get((what, source))
+        code = self._compiled.pop((what, source), None)
         if code is None:
-            if len(self._compiled) >= _MAX_COMPILED:
-                self._compiled.clear()
             try:
                 code = compile(source, f"<{what}>", "exec", 0, True, 0)
             except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                 raise RowError(f"its {what} does not compile: {_text(error)}") from None
-            self._compiled[what, source] = code
+            if len(self._compiled) >= _MAX_COMPILED:
+                del self._compiled[next(iter(self._compiled))]
+        self._compiled[what, source] = code  # the last one used is the last to go
         return code
 
     def judge(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -247,7 +124,7 @@ class Judge:
         sys.setrecursionlimit(_RECURSION)
         try:
             exec(prelude, space)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise RowError(f"its prelude raised {_text(error)}") from None
         channel = self._jail.fork(job)
         candidate = Candidate(channel, space)
@@ -297,11 +174,11 @@ def _check(job: dict[str, Any], test: types.CodeType, candidate: Candidate) -> N
         outcome = ("runtime_error", ": ".join(map(str, error.args)))
     except AssertionError as error:
         outcome = ("failed", _assertion(error, job["test"]))
-    except (NameError, ImportError, SyntaxError) as error:
+    except (NameError, ImportError, SyntaxError, SystemExit) as error:
         raise RowError(f"its test raised {_text(error)}") from None
     except Exception as error:
-        # Before anything came back it can only be the test's fault. After that the values are to blame, as where
-        # everything runs in one process: the program did not come to a verdict.
+        # Before anything came back it can only be the test's fault. After that the values are to blame, as
+        # where everything runs in one process: the program did not come to a verdict.
         if candidate.answered == 0:
             raise RowError(f"its test raised {_text(error)}") from None
         outcome = ("runtime_error", f"in the test: {_text(error)}")
@@ -332,7 +209,9 @@ def _ending(status: int | None) -> str:
 
 def main(fd: int) -> None:
     """Serve the trainer's process on an inherited socket, until it closes it or ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # nobody but root reads its memory through /proc
     # What a test makes of the values must not take the machine's memory.
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     stream = socket.socket(fileno=fd)

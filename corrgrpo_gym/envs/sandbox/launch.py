@@ -23,10 +23,10 @@ class LaunchError(Exception):
 def start(spec: dict[str, Any], what: str, control: socket.socket) -> "subprocess.Popen[bytes]":
     """Start the ``what`` command of ``spec``, with the control socket as its file descriptor ``{fd}``.
 
-    ``spec["mounts"]`` are (source, destination) pairs that the jail shows read-only; ``{mounts}`` in the command stands
-    for their arguments. With ``spec["uid"]`` the process runs under that user and group id; as another user may not
-    reach the sources or the command (under a closed /root, say), they are first bound to a directory of a private
-    mount namespace that it can reach.
+    ``spec["mounts"]`` are (source, destination) pairs that the jail shows read-only; ``{mounts}`` in the
+    command stands for their arguments. With ``spec["uid"]`` the process runs under that user and group id; as
+    another user may not reach the sources or the command (under a closed /root, say), they are first bound to
+    a directory of a private mount namespace that it can reach.
 
     Raises:
         LaunchError: it does not start.

@@ -33,8 +33,8 @@ class _Pool:
         self.owner = os.getpid()
         self.closed = False
         self.workers: set[Worker] = set()
-        # Workers get a signal when the thread that started them ends, so one thread that lives as long as the pool
-        # starts them all.
+        # Workers get a signal when the thread that started them ends, so one thread that lives as long as the
+        # pool starts them all.
         self.starter = ThreadPoolExecutor(1, thread_name_prefix="sandbox-starter")
 
     def close(self) -> None:
@@ -90,8 +90,8 @@ class Sandbox:
     def _check_open(self, job: CodeJob) -> None:
         if self._pool.closed or os.getpid() != self._pool.owner:
             raise SandboxError(
-                f"task {job.name!r}: the sandbox is closed, or belongs to the process that this one was forked "
-                "from; make one here with make_sandbox()"
+                f"task {job.name!r}: the sandbox is closed, or belongs to the process that this one was "
+                "forked from; make one here with make_sandbox()"
             )
 
     def judge(self, job: CodeJob) -> Verdict:
@@ -112,7 +112,8 @@ class Sandbox:
                         worker = self._start()
                     kind, detail = worker.judge(job)
                 except BaseException as error:
-                    # Also where Ctrl-C breaks in: what is still to come from this worker is not for the next job.
+                    # Also where Ctrl-C breaks in: what is still to come from this worker is not for the next
+                    # job.
                     if worker is not None:
                         self._drop(worker)
                         worker = None
@@ -126,8 +127,8 @@ class Sandbox:
                 shape = detail.pop("shape")
                 return Verdict(shape=None if shape is None else tuple(shape), **detail)
             raise SandboxError(
-                f"task {job.name!r}: the sandbox lost its worker {_TRIES} times: {reason}. The verdict is unknown; "
-                "if this happens again, look at the machine's memory and at the answer"
+                f"task {job.name!r}: the sandbox lost its worker {_TRIES} times: {reason}. The verdict is "
+                "unknown; if this happens again, look at the machine's memory and at the answer"
             )
         finally:
             self._idle.put(worker)
@@ -163,8 +164,8 @@ def make_sandbox(backend: str = "bubblewrap", workers: int | None = None) -> San
         raise SandboxError(f"workers is {workers}; a sandbox needs at least 1")
     if backend == "subprocess":
         warnings.warn(
-            "sandbox 'subprocess' DOES NOT ISOLATE: programs that a model wrote run as your user and can read your "
-            "files. Use 'bubblewrap' unless every program is trusted.",
+            "sandbox 'subprocess' DOES NOT ISOLATE: programs that a model wrote run as your user and can "
+            "read your files. Use 'bubblewrap' unless every program is trusted.",
             stacklevel=2,
         )
     return Sandbox(backend, workers)

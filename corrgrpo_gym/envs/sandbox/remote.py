@@ -1,5 +1,10 @@
 """The judge's view of a candidate: calls go to its process, plain values come back.
 
+Arguments are copied, with what they share among each other in one call. What a program does to them stays
+with it:
+no test of the data sets looks at its arguments afterwards, and where one passes an object twice, the second
+call should not see what the first one made of it.
+
 Runs in the trusted judge process: standard library only.
 """
 
@@ -24,9 +29,9 @@ class CandidateError(Exception):
 
 
 _SIMPLE = (
-    "ArithmeticError AssertionError AttributeError BufferError EOFError IndexError KeyError LookupError MemoryError "
-    "NameError NotImplementedError OverflowError RecursionError ReferenceError RuntimeError StopIteration TypeError "
-    "ValueError ZeroDivisionError"
+    "ArithmeticError AssertionError AttributeError BufferError EOFError IndexError KeyError LookupError "
+    "MemoryError NameError NotImplementedError OverflowError RecursionError ReferenceError RuntimeError "
+    "StopIteration TypeError ValueError ZeroDivisionError"
 ).split()
 _ERRORS: dict[str, type[CandidateError]] = {
     name: type(name, (CandidateError, getattr(builtins, name)), {}) for name in _SIMPLE
@@ -93,7 +98,7 @@ class Candidate:
         self.cpu = 0.0
 
     def load(self, code: bytes, entry_point: str) -> None:
-        """Send the compiled program along with the first call; its loading counts as the program's own time."""
+        """Send the program along with the first call; its loading counts as the program's own time."""
         self._first = wire.frame(marshal.dumps((code, entry_point)))
 
     def stop(self, status: str, detail: str) -> NoReturn:
@@ -160,8 +165,8 @@ class Candidate:
                 ).unpack(plain)
             except Exception as error:
                 raise wire.BadBytes(f"malformed value ({type(error).__name__})") from None
-        if kind == b"E" and type(plain) is tuple and len(plain) == 3 and type(plain[2]) is list:
-            return kind, (str(plain[0])[:100], str(plain[1])[:300], plain[2])
+        if kind == b"E" and type(plain) is tuple and [type(part) for part in plain] == [str, str, list]:
+            return kind, (plain[0][:100], plain[1][:300], plain[2])
         raise wire.BadBytes("not an answer")
 
 

@@ -14,8 +14,8 @@ from .job import SandboxUnavailable
 # What answers may import besides the standard library.
 EXTRA_PACKAGES = ("sortedcontainers",)
 
-# Loads every extension module of the standard library, then lists the shared objects by the names under which the
-# loader looked for them.
+# Loads every extension module of the standard library, then lists the shared objects by the names under which
+# the loader looked for them.
 _PROBE = """
 import ctypes, importlib, json, pathlib, sysconfig
 folder = pathlib.Path(sysconfig.get_path("platstdlib")) / "lib-dynload"
@@ -49,7 +49,8 @@ def files() -> tuple[tuple[str, ...], str, tuple[tuple[str, str], ...]]:
     """Find what the interpreter needs.
 
     Returns:
-        Paths of single files and folders, the standard library's folder, and (source, name) of each extra package.
+        Paths of single files and folders, the standard library's folder, and (source, name) of each extra
+        package.
 
     Raises:
         SandboxUnavailable: the interpreter cannot be examined.

@@ -1,10 +1,11 @@
-"""Values that are more than plain data, as plain trees: nodes, counters, deques, objects of the candidate's own.
+"""Values that are more than plain data, as plain trees: nodes, counters, deques, a candidate's own objects.
 
-`pack` turns a value into a tree in which every tuple is ``(kind, ...)`` and everything else is a scalar or a list of
-such trees; `unpack` is its inverse, with the classes of the receiving side. What has no form as data travels as a
-handle: a number under which the candidate's process keeps the object.
+`pack` turns a value into a tree in which every tuple is ``(kind, ...)`` and everything else is a scalar or a
+list of such trees; `unpack` is its inverse, with the classes of the receiving side. What has no form as data
+travels as a handle: a number under which the candidate's process keeps the object.
 
-Instances of subclasses become their plain base: what is compared in the end is data, whatever ``__eq__`` a class had.
+Instances of subclasses become their plain base: what is compared in the end is data, whatever ``__eq__`` a
+class had.
 
 Runs in the trusted judge and inside the jail: standard library only.
 """
@@ -50,7 +51,8 @@ class Packer:
     """Packs one value.
 
     Args:
-        handle: called with an object that has no form as data; returns its handle number, or None to refuse it.
+        handle: called with an object that has no form as data; returns its handle number, or None to
+            refuse it.
     """
 
     def __init__(self, handle: Callable[[Any], int | None]):

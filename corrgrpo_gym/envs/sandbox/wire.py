@@ -1,8 +1,8 @@
 """Bytes between the processes: frames, and a reader for plain values that is safe on hostile bytes.
 
-Values are written by ``marshal`` (version 2), which is fast, exact about types and refuses everything that is not plain
-data. ``marshal.loads`` must never see bytes of an untrusted process, so those are read by `loads` below: pure Python,
-bounds-checked, plain data only.
+Values are written by ``marshal`` (version 2), which is fast, exact about types and refuses everything that is
+not plain data. ``marshal.loads`` must never see bytes of an untrusted process, so those are read by `loads`
+below: pure Python, bounds-checked, plain data only.
 
 Runs in the trusted judge and inside the jail: standard library only.
 """
@@ -92,8 +92,8 @@ class _Reader:
         if depth >= MAX_DEPTH:
             raise BadBytes("nested too deeply")
         data, pos = self.data, self.pos
-        # Long runs of small ints and of floats are what answers mostly are. All tags in step means that each item
-        # begins where the one before ends, so the whole run can be unpacked at once.
+        # Long runs of small ints and of floats are what answers mostly are. All tags in step means that each
+        # item begins where the one before ends, so the whole run can be unpacked at once.
         if n > 4:
             tag = data[pos]
             if tag == 105 and data[pos : pos + 5 * n : 5] == b"i" * n and pos + 5 * n <= self.end:

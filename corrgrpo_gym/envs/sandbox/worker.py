@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import asdict
 from typing import Any
 
 from . import backends, wire
@@ -16,6 +15,7 @@ from .job import CodeJob, SandboxError, SandboxUnavailable
 _START_SECONDS = 120.0
 _GRACE_SECONDS = 30.0
 _CLOSE_SECONDS = 1.0
+_TEXTS = ("answer", "prelude", "test", "entry_point")
 
 
 class WorkerLost(Exception):
@@ -69,7 +69,11 @@ class Worker:
         Raises:
             WorkerLost: there is no reply.
         """
-        kind, detail = self._exchange(asdict(job), job.wall_seconds + _GRACE_SECONDS)
+        message: dict[str, Any] = {name: str.__str__(getattr(job, name)) for name in _TEXTS}
+        message["cpu_seconds"] = float(job.cpu_seconds)
+        message["wall_seconds"] = float(job.wall_seconds)
+        message["memory_bytes"] = int(job.memory_bytes)
+        kind, detail = self._exchange(message, message["wall_seconds"] + _GRACE_SECONDS)
         if kind == "lost":
             raise WorkerLost("its jail ended")
         return kind, detail

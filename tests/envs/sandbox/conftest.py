@@ -63,7 +63,7 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="session")
 def judge(sandbox: Sandbox) -> Judge:
-    """Judge ``code`` (put in a fence) against the body of ``check``; the entry point is ``f``, or a method's."""
+    """Judge ``code`` (put in a fence) against the body of ``check``; it enters at ``f`` or its method."""
 
     def run(code: str, check: str = "assert candidate(1) == 2", **options: Any) -> Verdict:
         body = "\n".join("    " + line for line in check.strip().splitlines())

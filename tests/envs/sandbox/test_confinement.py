@@ -1,5 +1,7 @@
 """What a program cannot do to the machine, to the sandbox, and to the programs after it."""
 
+# ruff: noqa: E501 - programs in texts
+
 import os
 import socket
 import tempfile
@@ -245,8 +247,8 @@ def test_nothing_passes_from_one_program_to_the_next(judge):
     assert outcome(judge, body) == "([False, False, False], False, False)"
 
 
-# Every page around every object; unmapped ones are told by the kernel, which refuses to write them to a pipe. The mark is
-# looked for backwards, so that the program that looks does not find itself.
+# Every page around every object; unmapped ones are told by the kernel, which refuses to write them to a pipe.
+# The mark is looked for backwards, so that the program that looks does not find itself.
 SCAN = """
 import gc
 libc = ctypes.CDLL(None)

@@ -1,8 +1,11 @@
 """Cheats, by class: each must earn exactly what an honest wrong answer earns.
 
-The test that they face passes for ``n + 1`` and is in the judge's hands alone. Cheats that go on with a wrong value end as
-"failed", like the honest wrong answer; those that end or break their process, as "runtime_error" like any crash.
+The test that they face passes for ``n + 1`` and is in the judge's hands alone. Cheats that go on with a wrong
+value end as "failed", like the honest wrong answer; those that end or break their process, as "runtime_error"
+like any crash.
 """
+
+# ruff: noqa: E501 - programs in texts
 
 import pytest
 

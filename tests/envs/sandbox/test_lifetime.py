@@ -1,5 +1,7 @@
 """Workers: how they start, are lost and replaced, and end."""
 
+# ruff: noqa: E501 - programs in texts
+
 import ctypes
 import gc
 import os

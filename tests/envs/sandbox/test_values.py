@@ -1,5 +1,7 @@
 """Values on their way between the test and the program."""
 
+# ruff: noqa: E501 - programs in texts
+
 import marshal
 from collections import Counter, OrderedDict, defaultdict, deque
 from decimal import Decimal
@@ -61,6 +63,7 @@ def same(a, b):
 
 
 @given(plain)
+@settings(deadline=None)
 def test_plain_values_survive_the_wire(value):
     assert same(wire.loads(wire.dumps(value)), value)
 
@@ -78,7 +81,7 @@ def test_the_reader_agrees_with_marshal_on_runs():
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 def test_any_bytes_are_a_value_or_bad(data):
     try:
         value = wire.loads(data)
@@ -92,6 +95,7 @@ def test_any_bytes_are_a_value_or_bad(data):
 
 
 @given(plain, st.data())
+@settings(deadline=None)
 def test_changed_bytes_are_a_value_or_bad(value, data):
     body = bytearray(wire.dumps(value))
     at = data.draw(st.integers(0, len(body) - 1))
@@ -140,7 +144,7 @@ def pack(value, handle=lambda value: None):
 
 
 @given(rich)
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_rich_values_survive_packing(value):
     assert same(unpack(wire.loads(wire.dumps(pack(value)))), value)
 
@@ -233,6 +237,7 @@ def test_what_has_no_form_as_data_is_a_handle_or_refused():
 
 
 @given(plain)
+@settings(deadline=None)
 def test_hostile_trees_raise_errors_that_are_expected(tree):
     try:
         unpack(tree)

@@ -30,7 +30,7 @@ RIGHT = "def f(n):\n    return n + 1"
     ],
 )
 def test_status(judge, code, status):
-    verdict = judge(code, cpu_seconds=0.5, wall_seconds=3)
+    verdict = judge(code, cpu_seconds=0.5, wall_seconds=2 if "sleep" in code else 60)
     assert verdict.status == status, verdict.detail
     assert verdict.fenced
     assert verdict.parses == (status != "syntax_error")
@@ -154,6 +154,7 @@ def test_programs_are_repeatable(judge):
         ("def check(candidate):\n    assert [][0] == candidate(1)", "IndexError"),
         ("def check(candidate:\n", "does not compile"),
         ("def check(candidate):\n    candidate(check)", "function"),
+        ("raise SystemExit", "SystemExit"),
     ],
 )
 def test_a_broken_test_is_an_error_with_the_rows_name(judge, test, words):
@@ -161,7 +162,9 @@ def test_a_broken_test_is_an_error_with_the_rows_name(judge, test, words):
         judge(RIGHT, test=test)
 
 
-@pytest.mark.parametrize("prelude", ["import missing_module", "x = (", "raise ValueError"])
+@pytest.mark.parametrize(
+    "prelude", ["import missing_module", "x = (", "raise ValueError", "raise SystemExit"]
+)
 def test_a_broken_prelude_is_an_error_with_the_rows_name(judge, prelude):
     with pytest.raises(SandboxError, match="'a task'.*prelude"):
         judge(RIGHT, prelude=prelude)

@@ -1,7 +1,7 @@
 """One candidate program, in a process of its own: load it, then answer the judge's calls.
 
-Whatever runs here is untrusted from the first line of candidate code on. The judge believes one thing only: that an
-answer is a plain value, to be compared like any other.
+Whatever runs here is untrusted from the first line of candidate code on. The judge believes one thing only:
+that an answer is a plain value, to be compared like any other.
 
 Runs inside the jail: standard library only.
 """
@@ -47,7 +47,8 @@ class Program:
     def __init__(self, channel: int):
         self._fd = channel
         self._objects: dict[int, Any] = {0: _not_loaded}
-        # A module named as a script's, so that what looks up its own module finds the program and not the harness.
+        # A module named as a script's, so that what looks up its own module finds the program and not the
+        # harness.
         self._module = sys.modules["__main__"] = types.ModuleType("__main__")
         # Builtins of its own, too: what it patches there is not what answers are encoded with.
         own = types.ModuleType("builtins")
@@ -106,7 +107,7 @@ class Program:
             self._send(nonce + body)
 
     def _rehearse(self) -> None:
-        """Go once through what a call goes through, so that the first one does not pay for untouched memory."""
+        """Go once through what a call does, so that the first one does not pay for untouched memory."""
         space: dict[str, Any] = {"__name__": "rehearsal"}
         exec(marshal.loads(_REHEARSAL), space)
         request = wire.frame(marshal.dumps((b"", "call", 0, False, (([1, "a", 0.5],), {"n": 1}))))

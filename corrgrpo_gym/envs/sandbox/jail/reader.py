@@ -1,8 +1,8 @@
 """Reads answers: finds the code in a model's text, parses it, compiles it. Runs none of it.
 
-Hostile text can crash or stall a parser, so this is a jailed process of its own, which the judge replaces when
-that happens. It lives from answer to answer, as parsing in a warm process is several times cheaper than in one
-just forked; programs never run here, and the processes that they run in are not forked from here.
+Hostile text can crash or stall a parser, so this is a jailed process of its own, which the judge replaces
+when that happens. It lives from answer to answer, as parsing in a warm process is several times cheaper than
+in one just forked; programs never run here, and the processes that they run in are not forked from here.
 
 Runs inside the jail: standard library only.
 """
@@ -63,11 +63,12 @@ def _needs_whole(tree: ast.Module) -> bool:
 def compile_code(code: str, tree: ast.Module, prelude: str, flags: int) -> types.CodeType:
     """Compile the program's own part, to run after the prelude.
 
-    What counts is whether prelude + code + test compile as one file. The test stays out of the jail, and need not
-    be here: code that parses by itself leaves nothing open that the lines after it could change or close, so the
-    whole compiles if and only if prelude + code does and the test does (the judge compiles it). By the same
-    argument the prelude changes nothing for the code, but for a ``from __future__`` line, which must come first,
-    and a module-level ``global``, which must precede assignments; with either, the two are compiled together too.
+    What counts is whether prelude + code + test compile as one file. The test stays out of the jail, and need
+    not be here: code that parses by itself leaves nothing open that the lines after it could change or close,
+    so the whole compiles if and only if prelude + code does and the test does (the judge compiles it). By the
+    same argument the prelude changes nothing for the code, but for a ``from __future__`` line, which must
+    come first, and a module-level ``global``, which must precede assignments; with either, the two are
+    compiled together too.
     """
     if _needs_whole(tree):
         compile(prelude + "\n" + code, "<prelude and answer>", "exec", 0, True, 0)

@@ -1,8 +1,8 @@
 """A system-call filter for candidate programs, assembled here so that nothing has to be installed.
 
-It is an allow-list: pure computation, reading files, and threads. Everything else does not exist (ENOSYS), so that
-libraries fall back as they do on an old kernel: no processes, no programs, no sockets, no signals, no tracing, no
-namespaces, no keyrings, no io_uring, no writing to files.
+It is an allow-list: pure computation, reading files, and threads. Everything else does not exist (ENOSYS), so
+that libraries fall back as they do on an old kernel: no processes, no programs, no sockets, no signals, no
+tracing, no namespaces, no keyrings, no io_uring, no writing to files.
 
 Runs inside the jail: standard library only.
 """

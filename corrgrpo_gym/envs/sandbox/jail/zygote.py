@@ -1,7 +1,8 @@
 """The first process inside a jail: forks a fresh process for each program and clears up after it.
 
-It never sees a candidate's code or answer, so the processes that it forks start with nothing of earlier programs in
-their memory. As process 1 of its namespace it cannot be signalled from inside, and everything ends when it ends.
+It never sees a candidate's code or answer, so the processes that it forks start with nothing of earlier
+programs in their memory. As process 1 of its namespace it cannot be signalled from inside, and everything
+ends when it ends.
 
 Runs inside the jail: standard library only.
 """
@@ -27,9 +28,9 @@ from .streams import confine_streams
 
 # What preludes and answers import, loaded once here instead of in every program.
 _PRELOAD = (
-    "abc array bisect cmath collections contextlib copy dataclasses datetime decimal enum fractions functools heapq "
-    "itertools json math numbers operator queue random re statistics string struct sys textwrap threading time "
-    "typing sortedcontainers"
+    "abc array bisect cmath collections contextlib copy dataclasses datetime decimal enum fractions "
+    "functools heapq itertools json math numbers operator queue random re statistics string struct sys "
+    "textwrap threading time typing sortedcontainers"
 ).split()
 _MAX_PRELUDES = 64
 _PR_SET_DUMPABLE = 4
@@ -73,9 +74,10 @@ def _address_space() -> int:
     return high
 
 
-# The fork of the C library alone. Python's own also runs what modules registered for after a fork; in a process of
-# one thread there is nothing for that to put right, and it would write to a third of the memory that is shared. The
-# generator of `random` is then in the same state in every program, which makes verdicts repeatable.
+# The fork of the C library alone. Python's own also runs what modules registered for after a fork; in a
+# process of one thread there is nothing for that to put right, and it would write to a third of the memory
+# that is shared. The generator of `random` is then in the same state in every program, which makes verdicts
+# repeatable.
 _fork = ctypes.PyDLL(None).fork
 
 
