@@ -31,6 +31,8 @@ class Channel:
         self._stream, self.peer = socket.socketpair()
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self._stream.setsockopt(socket.SOL_SOCKET, option, _SLICE)
+        # Before the other end can write: credentials are attached when a message is sent.
+        self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.limit = limit
         self.pid = 0
         self._clock = 0
@@ -49,7 +51,6 @@ class Channel:
         """
         self.peer.close()
         stream = self._stream
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -64,6 +65,8 @@ class Channel:
         if len(data) < 4 or not ancillary:
             raise EOFError
         self.pid = _CREDENTIALS.unpack(ancillary[0][2])[0]
+        if self.pid <= 0:  # would be this process's own clock
+            raise EOFError
         # The clock of another process: what clock_getcpuclockid(3) computes.
         self._clock = (~self.pid << 3) | 2
         self.start_clock()
