@@ -1,4 +1,3 @@
-# ruff: noqa: D103
 """An environment of one's own in ten lines: sums, scored for being right and for being brief.
 
 corrgrpo-gym train --env examples/sums.py:env --algo corrgrpo

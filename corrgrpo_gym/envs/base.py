@@ -199,6 +199,10 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
         other._task, other._over, other._chat = None, False, []
         return other
 
+    def shared_options(self) -> dict[str, Any]:
+        """Return options for `make` with which another split shares what is dear here, such as a sandbox."""
+        return {}
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:

@@ -47,7 +47,7 @@ class LeetCodeEnv(MultiRewardEnv):
         reward_weights: str | Mapping[str, float] | Iterable[float] | None = None,
         efficiency_resolution: float | None = None,
         cache_verdicts: int = 4096,
-        warm_start_answers: int = 16,
+        warm_start_answers: int = 8,
     ) -> None:
         """Load a split.
 
@@ -130,6 +130,10 @@ class LeetCodeEnv(MultiRewardEnv):
     def sandbox(self) -> Sandbox:
         """The sandbox in use, for another environment to share (a validation split's, for instance)."""
         return self._judging.sandbox
+
+    def shared_options(self) -> dict[str, Any]:
+        """Return the sandbox: one pool of workers serves all splits."""
+        return {"sandbox": self.sandbox}
 
     def clone(self) -> Self:
         """Return an environment with an episode of its own on the same data, sandbox and known answers."""

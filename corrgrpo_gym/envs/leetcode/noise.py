@@ -48,7 +48,7 @@ def fenced(code: str) -> str:
 
 
 def noisy_answers(
-    row: Mapping[str, Any], rng: Random, *, fast: float = 0.12, slips: float = 0.3
+    row: Mapping[str, Any], rng: Random, *, fast: float = 0.3, slips: float = 0.15
 ) -> Iterator[str]:
     """Yield answers to one embedded row without end.
 

@@ -1,0 +1,32 @@
+# `make train` runs the main job on the embedded default; `make test` runs all tests. Both set up .venv first.
+PYTHON ?= python3
+ENV ?= leetcode
+ALGO ?= corrgrpo
+ARGS ?=
+BIN := .venv/bin
+
+.PHONY: train test check bench clean
+.DELETE_ON_ERROR:
+
+train: .venv/installed
+	$(BIN)/corrgrpo-gym train --env $(ENV) --algo $(ALGO) $(ARGS)
+
+test: .venv/installed-dev
+	sh scripts/test.sh $(ARGS)
+
+check: .venv/installed-dev
+	sh scripts/check.sh
+
+bench: .venv/installed-dev
+	$(BIN)/python benchmarks/bench_advantages.py
+
+.venv/installed: pyproject.toml constraints.txt scripts/setup.sh
+	PYTHON="$(PYTHON)" sh scripts/setup.sh train,gguf
+	touch $@
+
+.venv/installed-dev: pyproject.toml constraints.txt scripts/setup.sh
+	PYTHON="$(PYTHON)" sh scripts/setup.sh train,gguf,hub,tensorboard,plot,dev
+	touch $@ .venv/installed
+
+clean:
+	rm -rf .venv build dist

@@ -1,0 +1,175 @@
+"""The command line: parses, calls, prints."""
+
+from enum import Enum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import __version__
+from .errors import GymError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    help="Train and evaluate language models against several rewards at once.",
+    epilog="Start with `corrgrpo-gym train`: it needs no GPU, no download and no account.",
+)
+
+
+class DType(str, Enum):
+    """Formats of exported weights."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def train(
+    env: Annotated[
+        str | None,
+        typer.Option(
+            help="Environment: a name of `corrgrpo-gym envs`, or package.module:thing.",
+            show_default="leetcode",
+        ),
+    ] = None,
+    algo: Annotated[
+        str | None,
+        typer.Option(
+            help="Algorithm: a name of `corrgrpo-gym algos`, or loss+estimator.", show_default="corrgrpo"
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="auto, embedded, a hub id, a folder, or a .gguf file. auto: with a GPU "
+            "Qwen/Qwen2.5-Coder-0.5B-Instruct, else the embedded policy.",
+            show_default="auto",
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="auto, embedded, hub, or a path.", show_default="auto")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Training steps.", show_default="120")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of sampling and task order.", show_default="0")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/ENV-ALGO-DATE")] = None,
+    loss: Annotated[str | None, typer.Option(help="Policy loss.", show_default="the algorithm's")] = None,
+    estimator: Annotated[
+        str | None, typer.Option(help="Advantage estimator.", show_default="the algorithm's")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file; a run's own config.toml repeats the run.", show_default="none"),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any key, such as update.lr=1e-5; may be given again.",
+            show_default="none",
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Go on with this run folder (only --steps may be given too).", show_default="none"),
+    ] = None,
+    print_config: Annotated[
+        bool,
+        typer.Option(
+            "--print-config", help="Print the resolved configuration, every key explained, and stop."
+        ),
+    ] = False,
+) -> None:
+    """Train a policy on an environment with a vector reward.
+
+    `corrgrpo-gym train --print-config` shows every further key that `--set` and `--config` take.
+    """
+    _need_torch()
+    from .learners import config as configs
+    from .learners import session
+
+    given = {"env": env, "algo": algo, "model": model, "data": data, "steps": steps, "seed": seed}
+    flags: dict = {k: v for k, v in given.items() if v is not None}
+    for key, value in (("loss", loss), ("estimator", estimator)):
+        if value is not None:
+            flags = configs.merge(flags, {"algorithm": {key: value}})
+    assigned: dict = {}
+    for text in set_ or ():
+        assigned = configs.merge(assigned, configs.parse_assignment(text))
+    if resume is not None:
+        if set(flags) - {"steps"} or assigned or config or out:
+            raise GymError(
+                "--resume goes on with the run's own configuration: only --steps may be given with it"
+            )
+        outcome = session.resume(resume, steps)
+    else:
+        resolved = configs.resolve(configs.load_toml(config) if config else {}, flags, assigned)
+        if print_config:
+            typer.echo(configs.documented_toml(resolved))
+            return
+        outcome = session.start(resolved, out)
+    if not outcome.finished:
+        raise typer.Exit(130)
+
+
+@app.command()
+def algos(
+    name: Annotated[str | None, typer.Argument(help="Show one algorithm, estimator or loss in full.")] = None,
+) -> None:
+    """List algorithms, estimators and losses, with papers and defaults."""
+    from .corrgrpo import catalogue
+
+    _print_lines(catalogue.describe(name))
+
+
+@app.command()
+def envs(
+    name: Annotated[str | None, typer.Argument(help="Show one environment in full.")] = None,
+) -> None:
+    """List environments with their reward components."""
+    from . import envs as environments
+
+    _print_lines(environments.describe(name))
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    to: Annotated[Path, typer.Option(help="New folder for the model.")],
+    step: Annotated[
+        int | None, typer.Option(help="Checkpoint.", show_default="the best, else the latest")
+    ] = None,
+    dtype: Annotated[DType, typer.Option(help="Format of the weights.")] = DType.float32,
+) -> None:
+    """Write a run's model as a plain Hugging Face folder, LoRA adapters merged."""
+    _need_torch()
+    from .learners import session
+
+    typer.echo(f"wrote {session.export(run, to, step, dtype.value)}")
+
+
+def _need_torch() -> None:
+    if find_spec("torch") is None or find_spec("transformers") is None:
+        raise GymError("training needs torch and transformers: pip install 'corrgrpo-gym[train]'")
+
+
+def main() -> None:
+    """Entry point of the `corrgrpo-gym` command: mistakes of the user end in one message and status 2."""
+    try:
+        app()
+    except GymError as e:
+        typer.secho(f"error: {e}", fg="red", err=True)
+        raise SystemExit(2) from None

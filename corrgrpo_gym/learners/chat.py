@@ -1,0 +1,60 @@
+"""The one place that turns chats into token ids."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import GymError
+
+
+def load_tokenizer(source: str, template: str = "", gguf: str | None = None) -> Any:
+    """Load a Hugging Face tokenizer and make sure that it can render chats.
+
+    Args:
+        source: Folder or hub id.
+        template: File with a Jinja chat template that replaces the tokenizer's own.
+        gguf: Name of a .gguf file inside source that holds the tokenizer.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(source, **({"gguf_file": gguf} if gguf else {}))
+    if template:
+        try:
+            tokenizer.chat_template = Path(template).read_text()
+        except OSError as e:
+            raise GymError(f"policy.chat_template: cannot read {template}: {e.strerror}") from e
+    if not tokenizer.chat_template:
+        raise GymError(
+            f"the tokenizer of {source} has no chat template: give one with --set policy.chat_template=FILE"
+        )
+    return tokenizer
+
+
+def render(
+    tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = ()
+) -> list[int]:
+    """Token ids of a chat, up to where the assistant's answer begins."""
+    ids = tokenizer.apply_chat_template(
+        list(messages),
+        tools=list(tools) or None,
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
+    )
+    return list(ids)
+
+
+def end_ids(tokenizer: Any, model: Any) -> tuple[int, ...]:
+    """Ids that end an answer: the tokenizer's and the generation configuration's."""
+    ids = {tokenizer.eos_token_id}
+    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    ids.update(configured if isinstance(configured, list) else [configured])
+    return tuple(sorted(i for i in ids if i is not None))
+
+
+def decode(tokenizer: Any, ids: Sequence[int], ends: Sequence[int]) -> str:
+    """Text of an answer without the token that ended it; other special tokens stay visible, as they were sampled."""
+    ids = list(ids)
+    if ids and ids[-1] in ends:
+        ids.pop()
+    return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))

@@ -1,0 +1,118 @@
+"""Checkpoints: complete, written at once or not at all, each one a Hugging Face folder."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import GymError
+from .policy import Policy
+
+STATE = "trainer.pt"
+_NAME = re.compile(r"step-(\d{6,})")
+
+
+class Checkpoints:
+    """The checkpoints/ folder of a run: `step-000020`, ..., and the link `best`.
+
+    Args:
+        folder: The run's checkpoints/ folder.
+        keep: Latest checkpoints that survive pruning.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2):
+        self.folder = folder
+        self.keep = keep
+        for old in folder.glob(".old-*"):  # killed in the middle of a swap: the old one is still whole
+            place = folder / old.name.removeprefix(".old-")
+            if not place.exists():
+                os.replace(old, place)
+        for leftover in [*folder.glob(".new-*"), *folder.glob(".old-*")]:
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def path(self, step: int) -> Path:
+        """Folder of a step's checkpoint."""
+        return self.folder / f"step-{step:06d}"
+
+    def steps(self) -> list[int]:
+        """Steps with a complete checkpoint, in order."""
+        found = (_NAME.fullmatch(p.name) for p in self.folder.iterdir() if (p / STATE).is_file())
+        return sorted(int(m[1]) for m in found if m)
+
+    @property
+    def best(self) -> int | None:
+        """Step of the best checkpoint."""
+        link = self.folder / "best"
+        match = _NAME.fullmatch(os.readlink(link)) if link.is_symlink() else None
+        return int(match[1]) if match else None
+
+    def save(self, step: int, policy: Policy, state: dict[str, Any], best: bool) -> Path:
+        """Write a checkpoint: first beside, then in its place by one rename.
+
+        Raises:
+            GymError: If it cannot be written; the checkpoints before it stay.
+        """
+        place, new = self.path(step), self.folder / f".new-{step:06d}"
+        try:
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
+            policy.save(new)
+            torch.save(state, new / STATE)
+            _sync(new)
+            if place.exists():
+                # The same step again (its validation has been added): swap through a name that no reader takes.
+                old = self.folder / f".old-{place.name}"
+                os.replace(place, old)
+                os.replace(new, place)
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                os.replace(new, place)
+            if best:
+                self._link(place.name)
+            _sync_folder(self.folder)
+        except (OSError, RuntimeError) as e:
+            # safetensors and torch report a full disk as errors of their own.
+            shutil.rmtree(new, ignore_errors=True)
+            raise GymError(
+                f"cannot write the checkpoint {place}: {e}. The earlier checkpoints are whole: "
+                f"make room, then `corrgrpo-gym train --resume {self.folder.parent}`"
+            ) from e
+        self._prune()
+        return place
+
+    def load(self, step: int) -> dict[str, Any]:
+        """The trainer's state of a checkpoint."""
+        return torch.load(self.path(step) / STATE, map_location="cpu", weights_only=True)
+
+    def _link(self, name: str) -> None:
+        temporary = self.folder / ".new-best"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(name)
+        os.replace(temporary, self.folder / "best")
+
+    def _prune(self) -> None:
+        for step in self.steps()[: -self.keep]:
+            if step != self.best:
+                # Renamed first: a half-deleted folder must not look like a checkpoint.
+                doomed = self.folder / f".new-doomed-{step:06d}"
+                os.replace(self.path(step), doomed)
+                shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_file():
+            with open(path, "rb") as f:
+                os.fsync(f.fileno())
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,321 @@
+"""The configuration of `corrgrpo-gym train`: defaults, presets, a TOML file, then the command line; in this order."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..errors import GymError, unknown
+
+
+class Section(BaseModel):
+    """A table of the configuration; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True)
+
+
+class AlgorithmConfig(Section):
+    """How rewards become advantages and advantages a loss; empty means the algorithm's own default."""
+
+    loss: str = ""
+    """Policy loss, where it is not the one that `algo` names."""
+    estimator: str = ""
+    """Advantage estimator, where it is not the one that `algo` names."""
+    weights: dict[str, float] = {}
+    """Weight of each reward component by name; components not named keep the environment's weight."""
+    estimator_options: dict[str, Any] = {}
+    """Options of the estimator, such as `guard = "paper"`."""
+    loss_options: dict[str, Any] = {}
+    """Options of the loss, such as `clip_high = 0.28`."""
+    aggregation: str = ""
+    """How token losses are averaged: token-mean, token-sum, seq-mean-token-mean, seq-mean-token-sum[-norm]."""
+    kl_coef: float = Field(0.0, ge=0)
+    """Weight of the KL divergence to the initial policy; 0 loads no reference model."""
+    kl: Literal["k1", "k2", "k3"] = "k3"
+    """Estimator of that KL divergence."""
+    sampler_cap: float = Field(2.0, gt=0)
+    """Cap of the truncated importance weights that correct for a sampler that differs from the learner."""
+
+
+class RolloutConfig(Section):
+    """What is sampled in each step."""
+
+    prompts: int = Field(8, ge=1)
+    """Prompts (groups) per step."""
+    samples: int = Field(8, ge=1)
+    """Rollouts per prompt."""
+    temperature: float = Field(1.0, gt=0)
+    """Sampling temperature; the trained log-probabilities use it too."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Nucleus sampling: the smallest set of tokens with this much probability."""
+    top_k: int = Field(0, ge=0)
+    """Sample from the k most probable tokens; 0: from all."""
+    max_prompt_tokens: int = Field(4096, ge=1)
+    """Tasks with a longer prompt are left out, with a note."""
+    max_new_tokens: int = Field(1024, ge=1)
+    """Tokens that an answer may have."""
+    max_rows: int = Field(256, ge=1)
+    """Sequences decoded at the same time."""
+    scorers: int = Field(0, ge=0)
+    """Threads that score answers while others are sampled; 0: two per CPU."""
+
+
+class UpdateConfig(Section):
+    """How the policy is updated from a batch."""
+
+    lr: float = Field(1e-6, gt=0)
+    """Peak learning rate of AdamW."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Course of the learning rate after its warm-up."""
+    warmup_steps: int = Field(0, ge=0)
+    """Steps over which the learning rate rises from 0."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's decay rates."""
+    weight_decay: float = Field(0.0, ge=0)
+    """AdamW's weight decay."""
+    grad_clip: float = Field(1.0, ge=0)
+    """Largest norm of the gradient; 0: no clipping."""
+    mini_batch: int = Field(0, ge=0)
+    """Prompts per optimiser step; 0: the whole batch in one."""
+    epochs: int = Field(1, ge=1)
+    """Passes over each batch."""
+    micro_batch_tokens: int = Field(16384, ge=1)
+    """Padded tokens per forward and backward pass: lower it when memory runs out. Results do not depend on it."""
+    shared_prefix: bool = True
+    """Compute each prompt once per group (exact gradients); false: once per rollout."""
+    mask_truncated: bool = False
+    """Leave answers that were cut by `max_new_tokens` out of the loss."""
+
+
+class PolicyConfig(Section):
+    """The model that is trained."""
+
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic of the forward and backward pass; weights and optimiser stay float32. auto: bfloat16 on a GPU."""
+    device: str = "auto"
+    """`cpu`, `cuda`, `cuda:1`; auto: the first GPU, else the CPU."""
+    attention: str = "sdpa"
+    """Attention implementation of transformers: sdpa, eager, flash_attention_2."""
+    gradient_checkpointing: bool = False
+    """Recompute activations to save memory; each rollout then carries its own prompt."""
+    train_last_blocks: int = Field(0, ge=0)
+    """Train only the last N decoder blocks (and the final norm); 0: all weights."""
+    lora_rank: int = Field(0, ge=0)
+    """Rank of LoRA adapters (peft); 0: none. With train_last_blocks only those blocks get adapters."""
+    lora_alpha: float = Field(0.0, ge=0)
+    """Scale of the adapters; 0: twice the rank."""
+    chat_template: str = ""
+    """A file with a Jinja chat template, for models that have none."""
+
+
+class WarmStartConfig(Section):
+    """Supervised training on the environment's reference answers before the first step."""
+
+    steps: int = Field(0, ge=0)
+    """Optimiser steps; 0: no warm start."""
+    batch: int = Field(16, ge=1)
+    """Answers per step."""
+    lr: float = Field(1e-5, gt=0)
+    """Peak learning rate, reached after a tenth of the steps, then falling to a tenth (cosine)."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """muon: Muon for the matrices inside the blocks, AdamW for the rest; learns faster from random weights."""
+    matrix_lr: float = Field(0.02, gt=0)
+    """Muon's peak learning rate."""
+
+
+class ValidationConfig(Section):
+    """How the held-out split is scored while training."""
+
+    every: int = Field(20, ge=0)
+    """Steps between validations; also before the first step and after the last one. 0: never."""
+    split: str = "test"
+    """Split of the environment."""
+    prompts: int = Field(64, ge=1)
+    """Tasks, the same ones each time."""
+    samples: int = Field(1, ge=1)
+    """Answers per task (the k of mean@k)."""
+    temperature: float = Field(0.0, ge=0)
+    """0: greedy."""
+
+
+class CheckpointConfig(Section):
+    """What is kept to go on from, and which checkpoint counts as the best."""
+
+    every: int = Field(20, ge=0)
+    """Steps between checkpoints; one is always written at the end and when interrupted."""
+    keep: int = Field(2, ge=1)
+    """Latest checkpoints that are kept; the best one stays as well."""
+    metric: str = "val/total"
+    """Metric of metrics.jsonl that names the best checkpoint."""
+    mode: Literal["max", "min"] = "max"
+    """Whether the larger or the smaller value is better."""
+
+
+class TrainConfig(Section):
+    """All of a training run. `corrgrpo-gym train --print-config` prints it with every key."""
+
+    env: str = "leetcode"
+    """Environment: a registered name or package.module:thing."""
+    algo: str = "corrgrpo"
+    """Algorithm: see `corrgrpo-gym algos`."""
+    model: str = "auto"
+    """auto, embedded, a hub id, a folder, or a .gguf file."""
+    data: str = "auto"
+    """auto, embedded, hub, or a path."""
+    steps: int = Field(120, ge=0)
+    """Training steps."""
+    seed: int = Field(0, ge=0)
+    """Seed of sampling and of the order of the tasks."""
+    threads: int = Field(0, ge=0)
+    """CPU threads of torch; 0: torch's default."""
+    track: list[Literal["tensorboard", "wandb"]] = []
+    """Trackers besides the run folder's own files."""
+    env_options: dict[str, Any] = {}
+    """Options of the environment, as in `envs.make`."""
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    update: UpdateConfig = UpdateConfig()
+    policy: PolicyConfig = PolicyConfig()
+    warm_start: WarmStartConfig = WarmStartConfig()
+    validation: ValidationConfig = ValidationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+
+
+# The embedded policy is small and trained from scratch: it wants short answers, many samples and a high rate.
+EMBEDDED_PRESET: dict[str, Any] = {
+    "threads": 1,
+    "rollout": {"prompts": 8, "samples": 16, "max_prompt_tokens": 256, "max_new_tokens": 128},
+    "update": {"lr": 2e-4},
+    "warm_start": {"steps": 700, "batch": 8, "lr": 4e-3, "optimizer": "muon", "matrix_lr": 0.01},
+    "validation": {"every": 20, "prompts": 96},
+}
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file. Raises GymError naming the file and the line."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as e:
+        raise GymError(f"cannot read the configuration {path}: {e.strerror}") from e
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise GymError(f"{path} is not valid TOML: {e}") from e
+
+
+def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Return base with over laid on it, table by table."""
+    out = dict(base)
+    for key, value in over.items():
+        old = out.get(key)
+        out[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return out
+
+
+def parse_assignment(text: str) -> dict[str, Any]:
+    """Turn `a.b=c` into nested tables; c is a TOML value, or else a string."""
+    key, eq, value = text.partition("=")
+    path = [part.strip() for part in key.split(".")]
+    if not eq or not all(path):
+        raise GymError(f"--set {text!r}: expected KEY=VALUE, such as update.lr=1e-6")
+    try:
+        parsed: Any = tomllib.loads(f"x = {value.strip()}")["x"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    for part in reversed(path):
+        parsed = {part: parsed}
+    return parsed
+
+
+def validate(values: dict[str, Any]) -> TrainConfig:
+    """Check a configuration. Raises GymError listing every wrong key, each with the nearest known one."""
+    try:
+        return TrainConfig.model_validate(values)
+    except ValidationError as e:
+        raise GymError("\n".join(_explain(err) for err in e.errors())) from None
+
+
+def _explain(err: Any) -> str:
+    path = [str(p) for p in err["loc"]]
+    where = ".".join(path)
+    if err["type"] == "extra_forbidden":
+        table: type[BaseModel] = TrainConfig
+        for part in path[:-1]:
+            annotation = table.model_fields[part].annotation
+            assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
+            table = annotation
+        prefix = "".join(f"{p}." for p in path[:-1])
+        return unknown("configuration key", where, [prefix + name for name in table.model_fields])
+    got = err.get("input")
+    return f"configuration key {where}: {err['msg']} (got {got!r})"
+
+
+def resolve(*layers: dict[str, Any]) -> TrainConfig:
+    """Lay tables over each other, later ones first in rank, and check the result.
+
+    The preset of the embedded policy is the lowest layer where `model` resolves to it.
+    """
+    values: dict[str, Any] = {}
+    for layer in layers:
+        values = merge(values, layer)
+    model, data = (values.get(k, "auto") for k in ("model", "data"))
+    if model == "auto":
+        model = "embedded" if not _has_gpu() else "Qwen/Qwen2.5-Coder-0.5B-Instruct"
+        values["model"] = model
+    if model == "embedded":
+        values = merge(EMBEDDED_PRESET, values)
+        if data == "auto" and values.get("env", "leetcode") == "leetcode":
+            values["data"] = "embedded"
+    return validate(values)
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def to_toml(config: TrainConfig) -> str:
+    """The configuration as a TOML text that `load_toml` reads back."""
+    return tomli_w.dumps(config.model_dump(mode="json"))
+
+
+def documented_toml(config: TrainConfig) -> str:
+    """The configuration as TOML with what each key means above it."""
+    lines: list[str] = []
+
+    def table(section: BaseModel, prefix: str) -> None:
+        dump = section.model_dump(mode="json")
+        later = []
+        for name, field in type(section).model_fields.items():
+            value = getattr(section, name)
+            if isinstance(value, BaseModel):
+                later.append((name, value))
+                continue
+            choices = (
+                get_args(field.annotation) if getattr(field.annotation, "__origin__", None) is Literal else ()
+            )
+            note = f" One of: {', '.join(map(str, choices))}." if choices else ""
+            lines.append(f"# {field.description or name}{note}")
+            text = (
+                tomli_w.dumps({name: dump[name]})
+                if not isinstance(value, dict)
+                else f"{name} = {_inline(dump[name])}\n"
+            )
+            lines.append(text.rstrip("\n"))
+        for name, value in later:
+            lines.append(f"\n[{prefix}{name}]")
+            table(value, f"{prefix}{name}.")
+
+    table(config, "")
+    return "\n".join(lines) + "\n"
+
+
+def _inline(value: dict[str, Any]) -> str:
+    import json
+
+    # A JSON scalar or list is a TOML value too, and keys are quoted in both.
+    body = ", ".join(
+        f"{json.dumps(k)} = {_inline(v) if isinstance(v, dict) else json.dumps(v)}" for k, v in value.items()
+    )
+    return "{" + (f" {body} " if body else "") + "}"

@@ -1,0 +1,172 @@
+"""What a training run shows in the terminal: a table that grows, and a line that says what is going on."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from ..envs import MultiRewardEnv
+from .config import TrainConfig
+
+# Rows of training steps that a run prints in all; each is the mean of the steps since the one before.
+ROWS = 24
+
+
+class Screen:
+    """Prints a run's table to the terminal, or plain lines where there is none."""
+
+    def __init__(self, console: Console | None = None):
+        self.console = console or Console(highlight=False)
+        self.progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.task: Any = None
+        self.names: tuple[str, ...] = ()
+        self.steps = 0
+        self._since: list[Mapping[str, float]] = []
+        self._seconds = 0.0
+
+    def __enter__(self) -> "Screen":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.progress.stop()
+
+    def header(
+        self, config: TrainConfig, env: MultiRewardEnv, held_out: MultiRewardEnv | None, run: Path
+    ) -> None:
+        """Say what is about to be trained on what."""
+        grid = Table.grid(padding=(0, 2))
+        tasks = f"{len(env.tasks)} train" + (
+            f", {len(held_out.tasks)} held out ({held_out.split})" if held_out else ""
+        )
+        rows = {
+            "environment": f"{config.env}: {tasks} tasks",
+            "data": env.data_note or config.data,
+            "algorithm": f"{config.algo}, {config.rollout.prompts} prompts x {config.rollout.samples} rollouts a step",
+            "model": config.model,
+            "run": str(run),
+        }
+        for key, value in rows.items():
+            grid.add_row(f"[dim]{key}[/]", escape(value))
+        self.console.print(grid)
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self.console.print(f"[dim]{escape(text)}[/]")
+
+    @contextmanager
+    def bar(self, name: str, total: int) -> Iterator[Callable[[int, float], None]]:
+        """A progress bar; call what it yields with (done, loss)."""
+        task = self.progress.add_task(name, total=total)
+        loss = float("nan")
+
+        def advance(done: int, value: float) -> None:
+            nonlocal loss
+            loss = value
+            self.progress.update(task, completed=done, description=f"{name} (loss {value:.3f})")
+
+        try:
+            yield advance
+            self.note(f"{name}: {total} steps, last loss {loss:.3f} nats per token")
+        finally:
+            self.progress.remove_task(task)
+
+    def table(
+        self, names: Sequence[str], steps: int, model: str, before: Sequence[Mapping[str, float]] = ()
+    ) -> None:
+        """Print the head of the table; `before` are the metrics of the steps that were done earlier."""
+        self.names, self.steps = tuple(names), steps
+        self.note(f"policy: {model}")
+        self.task = self.progress.add_task("starting", total=None)
+        self.console.print("[dim]train: mean reward of sampled answers; held out: of the validation split[/]")
+        self.console.print(f"[bold]{self._line('step', '', [*names, 'total'])}[/]", soft_wrap=True)
+
+    def phase(self, name: str, done: int, total: int) -> None:
+        """See trainer.Display."""
+        self.progress.update(self.task, description=escape(name), completed=done, total=total)
+
+    def row(self, step: int, metrics: Mapping[str, float], seconds: float) -> None:
+        """See trainer.Display."""
+        keys = [*self.names, "total"]
+        if any(k.startswith("reward/") for k in metrics):
+            self._since.append(metrics)
+            self._seconds += seconds
+        validated = "val/total" in metrics
+        if self._since and (step % max(1, self.steps // ROWS) == 0 or step == self.steps or validated):
+            means = [_mean([m[f"reward/{k}"] for m in self._since if f"reward/{k}" in m]) for k in keys]
+            per_step = self._seconds / len(self._since)
+            line = self._line(step, "train", means)
+            self.console.print(f"{line}  [dim]{per_step:.1f} s/step[/]", soft_wrap=True)
+            self._since, self._seconds = [], 0.0
+        if validated:
+            line = self._line(step, "held out", [metrics.get(f"val/{k}") for k in keys])
+            self.console.print(f"[bold green]{line}[/]", soft_wrap=True)
+
+    def footer(
+        self, run: Path, finished: bool, step: int, metrics: Sequence[Mapping[str, float]], seconds: float
+    ) -> None:
+        """Say how it ended, where it is, and what to do next."""
+        self.progress.stop()
+        validated = [m for m in metrics if "val/total" in m]
+        if len(validated) > 1:
+            table = Table(title=f"Held-out reward, step {validated[0]['step']} to {validated[-1]['step']}")
+            table.add_column("component")
+            for column in ("before", "after", "change"):
+                table.add_column(column, justify="right")
+            for name in (*self.names, "total"):
+                first, last = validated[0].get(f"val/{name}"), validated[-1].get(f"val/{name}")
+                if first is None or last is None:
+                    continue
+                colour = "green" if last > first + 5e-4 else "red" if last < first - 5e-4 else "dim"
+                change = f"[{colour}]{last - first:+.3f}[/]"
+                table.add_row(name, f"{first:.3f}", f"{last:.3f}", change, end_section=name == self.names[-1])
+            self.console.print(table)
+        place = escape(str(run))
+        if finished:
+            self.console.print(f"Finished step {step} in {seconds:.0f} s. The run is in [bold]{place}[/]:")
+            self.console.print(
+                "  metrics.jsonl      every step's rewards, correlations, losses\n"
+                "  rollouts.jsonl     every answer with its reward vector and advantage\n"
+                "  checkpoints/best   the best model, a Hugging Face folder"
+            )
+            self.console.print("Next:")
+            again = f"corrgrpo-gym train --config {place}/config.toml"
+            for command, why in (
+                (f"corrgrpo-gym train --resume {place} --steps {2 * max(step, 1)}", "train longer"),
+                (f"{again} --algo gdpo", "the same run with another algorithm"),
+                (f"corrgrpo-gym plot {place}", "draw the curves"),
+            ):
+                self.console.print(f"  {command}  [dim]# {why}[/]", soft_wrap=True)
+        else:
+            self.console.print(f"Interrupted after step {step}; everything up to there is saved. Go on with:")
+            self.console.print(f"  corrgrpo-gym train --resume {place}", soft_wrap=True)
+
+    def _line(self, step: int | str, kind: str, cells: Sequence[float | str | None]) -> str:
+        widths = [max(6, len(name)) for name in (*self.names, "total")]
+        texts = [c if isinstance(c, str) else "-" if c is None else f"{c:.3f}" for c in cells]
+        return f"{step!s:>5} {kind:<9}" + " ".join(f"{t:>{w}}" for t, w in zip(texts, widths, strict=True))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

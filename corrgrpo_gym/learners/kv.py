@@ -1,0 +1,64 @@
+"""The key-value cache of a transformers model, whose argument is called differently in different versions."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+def new_cache(model: Any) -> dict[str, Any]:
+    """An empty cache that can be indexed by row, as the keyword argument that the model's forward takes.
+
+    Args:
+        model: A causal LM of transformers, or a peft model around one.
+    """
+    from transformers import DynamicCache
+
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    parameters = inspect.signature(base.forward).parameters
+    return {"cache" if "cache" in parameters else "past_key_values": DynamicCache(config=base.config)}
+
+
+def select_rows(cache: dict[str, Any], rows: Any) -> None:
+    """Keep these rows of a cache, in this order; a row may be taken several times. Gradients flow through."""
+    (only,) = cache.values()
+    only.batch_select_indices(rows)
+
+
+@dataclass(slots=True)
+class Prefix:
+    """Prompts without their last token, computed.
+
+    Attributes:
+        cache: Their keys and values, as a keyword argument for the model.
+        mask: [P, T], 1 at real tokens.
+        lengths: [P], tokens of each.
+    """
+
+    cache: dict[str, Any]
+    mask: torch.Tensor
+    lengths: torch.Tensor
+
+
+def prefill(model: Any, prompts: Sequence[Sequence[int]], device: Any) -> Prefix:
+    """Compute all of each prompt but its last token, which goes in front of what follows.
+
+    Padding is on the right: no query is left without a key, which some attention implementations turn into NaN.
+    """
+    cache = new_cache(model)
+    ids, mask = right_pad([p[:-1] for p in prompts], device)
+    if ids.shape[1]:
+        model(input_ids=ids, attention_mask=mask.long(), use_cache=True, logits_to_keep=1, **cache)
+    return Prefix(cache, mask.long(), mask.sum(1))
+
+
+def right_pad(sequences: Sequence[Sequence[int]], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids [B, T] padded with 0 on the right, and their mask [B, T] (bool)."""
+    lengths = torch.tensor([len(s) for s in sequences])
+    ids = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(s, dtype=torch.long) for s in sequences], batch_first=True
+    )
+    mask = torch.arange(ids.shape[1])[None] < lengths[:, None]
+    return ids.to(device), mask.to(device)

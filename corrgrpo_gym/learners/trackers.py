@@ -1,0 +1,80 @@
+"""Trackers: where metrics go besides the run folder."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import GymError
+from .config import TrainConfig
+
+
+class Tracker(Protocol):
+    """Receives the metrics of each step."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Take the metrics of a step; called once per step, in order."""
+
+    def close(self) -> None:
+        """Flush; the run is over or interrupted."""
+
+
+class TensorBoard:
+    """Writes event files to RUN/tensorboard."""
+
+    def __init__(self, path: Path, config: TrainConfig, resume: bool):
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as e:
+            raise GymError(
+                "track names tensorboard, which is not installed: pip install 'corrgrpo-gym[tensorboard]'"
+            ) from e
+        self._writer = SummaryWriter(str(path / "tensorboard"))
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """See Tracker."""
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """See Tracker."""
+        self._writer.close()
+
+
+class WandB:
+    """Sends metrics to Weights & Biases, under the run folder's name."""
+
+    def __init__(self, path: Path, config: TrainConfig, resume: bool):
+        try:
+            import wandb
+        except ImportError as e:
+            raise GymError(
+                "track names wandb, which is not installed: pip install 'corrgrpo-gym[wandb]'"
+            ) from e
+        self._run: Any = wandb.init(
+            project="corrgrpo-gym",
+            name=path.name,
+            id=path.name,
+            dir=str(path),
+            resume="allow" if resume else None,
+            config=config.model_dump(mode="json"),
+        )
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """See Tracker."""
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        """See Tracker."""
+        self._run.finish()
+
+
+TRACKERS = {"tensorboard": TensorBoard, "wandb": WandB}
+
+
+def open_trackers(names: Sequence[str], path: Path, config: TrainConfig, resume: bool) -> list[Tracker]:
+    """Open the trackers that the configuration names.
+
+    Raises:
+        GymError: If a tracker's package is not installed; the message says how to install it.
+    """
+    return [TRACKERS[name](path, config, resume) for name in names]

@@ -1,0 +1,314 @@
+"""The training loop: sample, score, estimate, update; validate and save now and then.
+
+All randomness comes from (seed, step), so what a checkpoint must remember is the weights, the optimiser, and how
+many prompts have been used.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from ..corrgrpo import Algorithm, reward_report
+from ..errors import GymError, unknown
+from .checkpoints import Checkpoints
+from .config import TrainConfig
+from .engines.base import Interrupted, Sampling
+from .engines.transformers import TransformersEngine
+from .policy import Policy
+from .rollouts import Group, Prompts, collect
+from .runfolder import RunFolder, rollout_records
+from .trackers import Tracker
+from .update import Updater, learning_rate
+
+# DAPO: how many batches of prompts one step may sample in search of groups with a signal.
+MAX_SAMPLED_BATCHES = 5
+
+
+class Display(Protocol):
+    """Shows a run while it goes on."""
+
+    def phase(self, name: str, done: int, total: int) -> None:
+        """What is being done, and how far it is."""
+
+    def row(self, step: int, metrics: Mapping[str, float], seconds: float) -> None:
+        """A finished step; step 0 is the validation before training."""
+
+
+@dataclass(slots=True)
+class State:
+    """What a run must remember besides weights and optimiser.
+
+    Attributes:
+        step: Finished updates.
+        cursor: Prompts taken from the shuffled sequence.
+        best: Best value of the checkpoint metric so far.
+        pending: Metrics of a step whose validation is still to be done.
+        offsets: Lengths of the run folder's streams.
+    """
+
+    step: int = 0
+    cursor: int = 0
+    best: float | None = None
+    pending: dict[str, float] | None = None
+    offsets: dict[str, int] = field(default_factory=dict)
+
+
+class Trainer:
+    """Runs the loop over parts that are already built (see `session`).
+
+    Args:
+        config: The resolved configuration.
+        algorithm: Estimator, loss, sampling rules, weights.
+        policy: What is trained.
+        prompts: The training split.
+        validation: The held-out split, or None.
+        run: Where everything is written.
+        checkpoints: Its checkpoints.
+        trackers: Further places for metrics.
+        display: Shows progress.
+        interrupted: True when the user wants to stop.
+        state: Where to go on.
+        optimizer: State of the optimiser to go on with.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        algorithm: Algorithm,
+        policy: Policy,
+        prompts: Prompts,
+        validation: Prompts | None,
+        run: RunFolder,
+        checkpoints: Checkpoints,
+        trackers: Sequence[Tracker],
+        display: Display,
+        interrupted: Callable[[], bool],
+        state: State,
+        optimizer: dict[str, Any] | None = None,
+    ):
+        self.config, self.algorithm, self.policy = config, algorithm, policy
+        self.prompts, self.validation = prompts, validation
+        self.run, self.checkpoints, self.trackers = run, checkpoints, trackers
+        self.display, self.interrupted, self.state = display, interrupted, state
+        self.names = prompts.env.reward_names
+        self.weights = np.asarray(algorithm.weights, dtype=np.float64)
+        self.engine = TransformersEngine(
+            policy.model, policy.end_ids, config.rollout.max_rows, policy.autocast
+        )
+        self.updater = Updater(
+            policy, algorithm, config.update, config.rollout.temperature, config.algorithm.sampler_cap
+        )
+        if optimizer is not None:
+            self.updater.optimizer.load_state_dict(optimizer)
+        self.scorers = ThreadPoolExecutor(config.rollout.scorers or 2 * (os.cpu_count() or 1), "score")
+        self._timings: dict[str, float] = {}
+        self._saved = state.step if state.offsets else -1
+
+    def train(self) -> bool:
+        """Run to the last step.
+
+        Returns:
+            False if it was interrupted; everything up to the last finished step is saved.
+        """
+        state = self.state
+        try:
+            if state.step == 0 and state.pending is None and not state.offsets:
+                state.pending = {}
+            if state.pending is not None:
+                self._finish_step(state.pending)
+            while state.step < self.config.steps:
+                if self.interrupted():
+                    raise Interrupted
+                self._finish_step(self._train_step())
+        except Interrupted:
+            if self._saved != state.step or state.pending is not None:
+                self._save(best=False)
+            return False
+        finally:
+            self.scorers.shutdown(wait=True, cancel_futures=True)
+        return True
+
+    def _train_step(self) -> dict[str, float]:
+        """Sample, score, estimate and update. Nothing of the state changes before the update is done."""
+        config, step = self.config, self.state.step + 1
+        started = time.perf_counter()
+        groups, sampled, cursor = self._sample(step)
+        self._timings = {"sample_and_score": time.perf_counter() - started}
+        rewards = torch.from_numpy(np.stack([[r.reward for r in g.rollouts] for g in groups]))
+        lengths = torch.tensor([[len(r.completion.ids) for r in g.rollouts] for g in groups])
+        estimate = self.algorithm.estimate(
+            rewards,
+            token_counts=lengths,
+            penalty=self.algorithm.overlong_penalty(lengths, config.rollout.max_new_tokens),
+        )
+        advantages = estimate.weighted()
+        self.display.phase("updating", 0, 1)
+        started = time.perf_counter()
+        lr = learning_rate(config.update, step, config.steps)
+        metrics = self._describe(groups, rewards, estimate.info)
+        metrics["sampled_groups"] = float(sampled)
+        metrics |= self.updater.update(groups, advantages, lr, (config.seed, 0x5EED, step))
+        self._timings["update"] = time.perf_counter() - started
+        self.run.append(
+            "rollouts.jsonl", rollout_records(step, "train", groups, self.names, advantages.tolist())
+        )
+        self.state.step, self.state.cursor, self.state.pending = step, cursor, metrics
+        return metrics
+
+    def _sample(self, step: int) -> tuple[list[Group], int, int]:
+        """Groups to train on, how many were sampled for them, and the cursor after them."""
+        config = self.config.rollout
+        cursor, kept, spare, sampled = self.state.cursor, [], [], 0
+        for attempt in range(MAX_SAMPLED_BATCHES):
+            tasks = self.prompts.order(self.config.seed, cursor, config.prompts)
+            groups = self._collect(
+                self.prompts,
+                tasks,
+                config.samples,
+                config.temperature,
+                "train",
+                seed(self.config.seed, step, attempt),
+            )
+            cursor += config.prompts
+            sampled += len(groups)
+            rewards = torch.from_numpy(np.stack([[r.reward for r in g.rollouts] for g in groups]))
+            keep = self.algorithm.keep_groups(rewards, self.names).tolist()
+            kept += [g for g, k in zip(groups, keep, strict=True) if k]
+            spare += [g for g, k in zip(groups, keep, strict=True) if not k]
+            if len(kept) >= config.prompts:
+                break
+        else:
+            self.run.log.warning(
+                "step %d: only %d of %d sampled groups have a signal; the batch is filled with others",
+                step, len(kept), sampled,
+            )  # fmt: skip
+        return (kept + spare)[: config.prompts], sampled, cursor
+
+    def _collect(
+        self, prompts: Prompts, tasks: Sequence[int], n: int, temperature: float, phase: str, seed: int
+    ) -> list[Group]:
+        config, total = self.config.rollout, len(tasks) * n
+        done = {"sampled": 0, "scored": 0}
+
+        def progress(kind: str, count: int) -> None:
+            done[kind] = max(done[kind], count)
+            self.display.phase(f"{phase}: {done['sampled']} sampled, scored", done["scored"], total)
+
+        self.display.phase(f"{phase}: sampling", 0, total)
+        sampling = Sampling(config.max_new_tokens, temperature, config.top_p, config.top_k, seed)
+        return collect(
+            prompts, tasks, n, self.engine, self.policy.end_ids, sampling, self.scorers,
+            interrupted=self.interrupted, progress=progress,
+        )  # fmt: skip
+
+    def _describe(
+        self, groups: Sequence[Group], rewards: torch.Tensor, info: Mapping[str, float]
+    ) -> dict[str, float]:
+        rollouts = [r for g in groups for r in g.rollouts]
+        lengths = np.array([len(r.completion.ids) for r in rollouts], dtype=float)
+        guard = {k: v for k, v in self.algorithm.estimator_options.items() if k in ("guard", "s_min")}
+        report = reward_report(rewards, self.algorithm.weights, names=self.names, **guard)
+        return {
+            **self._rewards("reward", groups),
+            "entropy": -float(np.sum([sum(r.completion.logps) for r in rollouts]) / lengths.sum()),
+            "completion_tokens": float(lengths.mean()),
+            "truncated": float(np.mean([r.completion.finish == "length" for r in rollouts])),
+            **{f"estimator/{k}": v for k, v in info.items()},
+            **{f"report/{k}": v for k, v in report.summary().items()},
+        }
+
+    def _rewards(self, prefix: str, groups: Sequence[Group]) -> dict[str, float]:
+        """Mean of each component over what could be scored, and of the weighted total."""
+        table = np.array([r.reward for g in groups for r in g.rollouts], dtype=np.float64)
+        figures = {}
+        for k, name in enumerate(self.names):
+            scorable = table[~np.isnan(table[:, k]), k]
+            if scorable.size:
+                figures[f"{prefix}/{name}"] = float(scorable.mean())
+        figures[f"{prefix}/total"] = float((np.nan_to_num(table) @ self.weights).mean())
+        return figures
+
+    def _finish_step(self, metrics: dict[str, float]) -> None:
+        """Validate if it is time, write the step's metrics, and save if it is time."""
+        config, state = self.config, self.state
+        step, last = state.step, state.step == self.config.steps
+        every = config.validation.every
+        if self.validation is not None and every and (step % every == 0 or last):
+            started = time.perf_counter()
+            metrics = metrics | self._validate()
+            self._timings["validate"] = time.perf_counter() - started
+        if metrics:
+            self.run.append("metrics.jsonl", [{"step": step, **metrics}])
+        self.run.append("timings.jsonl", [{"step": step, **self._timings}])
+        for tracker in self.trackers:
+            tracker.log(step, metrics)
+        state.pending = None
+        seconds = sum(self._timings.values())
+        self._timings = {}
+        value = metrics.get(config.checkpoint.metric)
+        sign = 1 if config.checkpoint.mode == "max" else -1
+        best = value is not None and (state.best is None or sign * value > sign * state.best)
+        if best:
+            state.best = value
+        due = config.checkpoint.every and step % config.checkpoint.every == 0
+        if step and (best or last or due):
+            self._save(best)
+        self.display.row(step, metrics, seconds)
+
+    def _validate(self) -> dict[str, float]:
+        assert self.validation is not None
+        config = self.config.validation
+        tasks = self.validation.order(0, 0, min(config.prompts, len(self.validation.tasks)))
+        draw = seed(self.config.seed, self.state.step, 0x7A11)
+        groups = self._collect(self.validation, tasks, config.samples, config.temperature, "validation", draw)
+        split = self.validation.env.split
+        self.run.append("rollouts.jsonl", rollout_records(self.state.step, split, groups, self.names, None))
+        return self._rewards("val", groups)
+
+    def _save(self, best: bool) -> None:
+        self.display.phase("saving", 0, 1)
+        self.state.offsets = self.run.offsets()
+        state = asdict(self.state) | {"optimizer": self.updater.optimizer.state_dict()}
+        self.checkpoints.save(self.state.step, self.policy, state, best)
+        self._saved = self.state.step
+
+
+def seed(*parts: int) -> int:
+    """A seed for torch from several numbers."""
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
+
+
+def algorithm_of(config: TrainConfig, names: Sequence[str], weights: Sequence[float]) -> Algorithm:
+    """The algorithm that a configuration asks for, with the environment's weights where it names none.
+
+    Raises:
+        GymError: Unknown algorithm, option or component.
+    """
+    section = config.algorithm
+    for name in section.weights:
+        if name not in names:
+            raise GymError("algorithm.weights: " + unknown("reward component", name, names))
+    chosen = [section.weights.get(name, weight) for name, weight in zip(names, weights, strict=True)]
+    loss_options: dict[str, Any] = {
+        "kl_coef": section.kl_coef,
+        "kl": section.kl,
+        "norm_length": float(config.rollout.max_new_tokens),
+        **section.loss_options,
+    }
+    if section.aggregation:
+        loss_options["aggregation"] = section.aggregation
+    named = Algorithm.from_name(config.algo)
+    return Algorithm(
+        section.loss or named.loss,
+        section.estimator or named.estimator,
+        loss_options,
+        section.estimator_options,
+        chosen,
+        config.algo,
+    )
