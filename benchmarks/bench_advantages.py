@@ -86,9 +86,7 @@ def main() -> None:
         for groups in options.groups:
             rewards = rewards_of(groups)
             timed = rewards[:LOOP_GROUPS]
-            torch.testing.assert_close(
-                advantages(name, timed, weights=WEIGHTS), loop(timed), rtol=1e-9, atol=1e-9
-            )
+            torch.testing.assert_close(advantages(name, timed, weights=WEIGHTS), loop(timed), rtol=1e-9, atol=1e-9)
 
             fast = seconds(lambda r=rewards, e=name: advantages(e, r, weights=WEIGHTS), options.repeats)
             slow = seconds(lambda r=timed, f=loop: f(r), 2) * groups / len(timed)

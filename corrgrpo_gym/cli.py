@@ -1,6 +1,6 @@
 """The command line: parses, calls, prints."""
 
-from enum import Enum
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ app = typer.Typer(
 )
 
 
-class DType(str, Enum):
+class DType(StrEnum):
     """Formats of exported weights."""
 
     float32 = "float32"
@@ -45,9 +45,7 @@ def train(
     ] = None,
     algo: Annotated[
         str | None,
-        typer.Option(
-            help="Algorithm: a name of `corrgrpo-gym algos`, or loss+estimator.", show_default="corrgrpo"
-        ),
+        typer.Option(help="Algorithm: a name of `corrgrpo-gym algos`, or loss+estimator.", show_default="corrgrpo"),
     ] = None,
     model: Annotated[
         str | None,
@@ -57,18 +55,12 @@ def train(
             show_default="auto",
         ),
     ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="auto, embedded, hub, or a path.", show_default="auto")
-    ] = None,
+    data: Annotated[str | None, typer.Option(help="auto, embedded, hub, or a path.", show_default="auto")] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps.", show_default="120")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of sampling and task order.", show_default="0")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of sampling and task order.", show_default="0")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/ENV-ALGO-DATE")] = None,
     loss: Annotated[str | None, typer.Option(help="Policy loss.", show_default="the algorithm's")] = None,
-    estimator: Annotated[
-        str | None, typer.Option(help="Advantage estimator.", show_default="the algorithm's")
-    ] = None,
+    estimator: Annotated[str | None, typer.Option(help="Advantage estimator.", show_default="the algorithm's")] = None,
     config: Annotated[
         Path | None,
         typer.Option(help="TOML file; a run's own config.toml repeats the run.", show_default="none"),
@@ -88,9 +80,7 @@ def train(
     ] = None,
     print_config: Annotated[
         bool,
-        typer.Option(
-            "--print-config", help="Print the resolved configuration, every key explained, and stop."
-        ),
+        typer.Option("--print-config", help="Print the resolved configuration, every key explained, and stop."),
     ] = False,
 ) -> None:
     """Train a policy on an environment with a vector reward.
@@ -111,9 +101,7 @@ def train(
         assigned = configs.merge(assigned, configs.parse_assignment(text))
     if resume is not None:
         if set(flags) - {"steps"} or assigned or config or out:
-            raise GymError(
-                "--resume goes on with the run's own configuration: only --steps may be given with it"
-            )
+            raise GymError("--resume goes on with the run's own configuration: only --steps may be given with it")
         outcome = session.resume(resume, steps)
     else:
         resolved = configs.resolve(configs.load_toml(config) if config else {}, flags, assigned)
@@ -126,32 +114,40 @@ def train(
 
 
 @app.command()
-def algos(
-    name: Annotated[str | None, typer.Argument(help="Show one algorithm, estimator or loss in full.")] = None,
-) -> None:
+def algos() -> None:
     """List algorithms, estimators and losses, with papers and defaults."""
     from .corrgrpo import catalogue
 
-    _print_lines(catalogue.describe(name))
+    rules = {"dynamic": "dynamic sampling", "overlong": "overlong shaping"}
+    for row in catalogue.algorithms():
+        extra = [text for name, text in rules.items() if getattr(row.sampling, name)]
+        options = ", ".join([*(f"{k}={v}" for k, v in row.defaults.items()), *extra])
+        typer.secho(row.name, bold=True, nl=False)
+        typer.echo(f"  loss {row.loss}, estimator {row.estimator}. {row.paper}")
+        typer.echo(f"    {row.description}")
+        typer.secho(f"    {options}", dim=True)
+    typer.echo("Any loss goes with any estimator: --algo LOSS+ESTIMATOR, such as cispo+corrgrpo or dapo+gdpo.")
+    typer.echo(f"Losses: {', '.join(catalogue.losses())}")
+    typer.echo(f"Estimators: {', '.join(catalogue.estimators())}")
 
 
 @app.command()
-def envs(
-    name: Annotated[str | None, typer.Argument(help="Show one environment in full.")] = None,
-) -> None:
+def envs() -> None:
     """List environments with their reward components."""
-    from . import envs as environments
+    from .envs import list_envs
 
-    _print_lines(environments.describe(name))
+    for info in list_envs():
+        typer.secho(info.name, bold=True, nl=False)
+        typer.echo(f"  {info.description} ({info.source})")
+        typer.echo(f"    rewards: {', '.join(info.reward_names or ('known when made',))}")
+    typer.echo("Your own: --env package.module:thing, see the README.")
 
 
 @app.command()
 def export(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     to: Annotated[Path, typer.Option(help="New folder for the model.")],
-    step: Annotated[
-        int | None, typer.Option(help="Checkpoint.", show_default="the best, else the latest")
-    ] = None,
+    step: Annotated[int | None, typer.Option(help="Checkpoint.", show_default="the best, else the latest")] = None,
     dtype: Annotated[DType, typer.Option(help="Format of the weights.")] = DType.float32,
 ) -> None:
     """Write a run's model as a plain Hugging Face folder, LoRA adapters merged."""

@@ -59,9 +59,7 @@ class Algorithm:
         The longest registered name wins: "gdpo+corrgrpo" is the estimator of that name.
         """
         loss, estimator = resolve(name)
-        return cls(
-            loss, estimator, loss_options or {}, estimator_options or {}, weights, name.strip().lower()
-        )
+        return cls(loss, estimator, loss_options or {}, estimator_options or {}, weights, name.strip().lower())
 
     @property
     def sampling(self) -> SamplingRules:

@@ -139,16 +139,12 @@ def _with_gaps(values: Tensor, there: Tensor, missing: str) -> tuple[Tensor, Ten
     return values, scorable, scorable.any(-1)
 
 
-def _field(
-    name: str, value: Tensor | None, shape: torch.Size, device: torch.device, default: float
-) -> Tensor:
+def _field(name: str, value: Tensor | None, shape: torch.Size, device: torch.device, default: float) -> Tensor:
     if value is None:
         return torch.full(shape, float(default), dtype=torch.float64, device=device)
     tensor = torch.as_tensor(value, device=device).detach()
     if tensor.shape != shape:
-        raise GymError(
-            f"{name} must be [groups, rollouts] = {list(shape)} like rewards, got {list(tensor.shape)}."
-        )
+        raise GymError(f"{name} must be [groups, rollouts] = {list(shape)} like rewards, got {list(tensor.shape)}.")
     return tensor.double()
 
 
@@ -158,9 +154,7 @@ def _weights(weights: Sequence[float] | Tensor | None, values: Tensor) -> Tensor
         return values.new_ones(components)
     tensor = torch.as_tensor(weights, dtype=torch.float64, device=values.device).detach()
     if tensor.shape != (components,):
-        raise GymError(
-            f"{tensor.numel()} weights for {components} reward components: give one weight per component."
-        )
+        raise GymError(f"{tensor.numel()} weights for {components} reward components: give one weight per component.")
     if not bool((tensor.abs() <= 1e30).all()):
         raise GymError(f"weights must be finite and at most 1e30 in size, got {tensor.tolist()}.")
     return tensor

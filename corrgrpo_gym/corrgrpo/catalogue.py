@@ -90,9 +90,7 @@ class Entry:
             what = f"option {name!r} of {self.kind} {self.name!r}"
             _check_type(what, value, known[name])
             if name.startswith("eps") and not value > 0:
-                raise GymError(
-                    f"{what} must be > 0, got {value!r}: it keeps a constant group from dividing by 0."
-                )
+                raise GymError(f"{what} must be > 0, got {value!r}: it keeps a constant group from dividing by 0.")
         for one, other in self.exclusive:
             if options.get(one) is not None and options.get(other) is not None:
                 raise GymError(f"{self.kind} {self.name!r} takes {one!r} or {other!r}, not both: remove one.")
@@ -221,11 +219,7 @@ def algorithms() -> list[Listing]:
     for name in names:
         loss, estimator = (find("loss", resolve(name)[0]), find("estimator", resolve(name)[1]))
         main = loss if loss.name == name else estimator
-        text = (
-            main.description
-            if loss.name != estimator.name
-            else f"{estimator.description}; {loss.description}"
-        )
+        text = main.description if loss.name != estimator.name else f"{estimator.description}; {loss.description}"
         options = dict(loss.defaults) | {"aggregation": loss.aggregation} | dict(estimator.defaults)
         rows.append(Listing(name, loss.name, estimator.name, main.paper, text, options, loss.sampling))
     return rows
@@ -245,9 +239,7 @@ def _register(
             raise GymError(f"{kind} name {name!r}: use lower case without spaces.")
         entries = _loaded(kind)
         if name in entries and not replace:
-            raise GymError(
-                f"{kind} {name!r} is already registered: choose another name, or pass replace=True."
-            )
+            raise GymError(f"{kind} {name!r} is already registered: choose another name, or pass replace=True.")
         defaults, optional = _options(kind, name, function)
         entries[name] = Entry(kind, name, paper, description, function, defaults, optional, **more)
         return function

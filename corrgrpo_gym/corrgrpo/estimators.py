@@ -85,9 +85,7 @@ def corrgrpo(batch: RewardBatch, *, eps: float = 1e-6, guard: str = "floor", s_m
     paper="GDPO, arXiv 2601.05242",
     description="A = sum_k w_k Z_k, then (A - mean A) / (std A + eps_batch) over the batch",
 )
-def gdpo(
-    batch: RewardBatch, *, eps: float = 1e-6, eps_batch: float = 1e-4, whiten: str = "rollouts"
-) -> Tensor:
+def gdpo(batch: RewardBatch, *, eps: float = 1e-6, eps_batch: float = 1e-4, whiten: str = "rollouts") -> Tensor:
     """GDPO. `whiten="tokens"`, as in verl: every response token counts once, divided by sqrt(var + 1e-8)."""
     return _whiten(_z_total(batch, eps), batch, whiten, eps_batch)
 
@@ -97,9 +95,7 @@ def gdpo(
     paper="CorrGRPO, arXiv 2609.36820, table 8",
     description="A = sum_k w_k Z_k, (A - token mean A) / sqrt(max(S, 0) + eps), S of the batch's w_k Z_k",
 )
-def gdpo_corrgrpo(
-    batch: RewardBatch, *, eps: float = 1e-6, guard: str = "floor", s_min: float = 0.1
-) -> Estimate:
+def gdpo_corrgrpo(batch: RewardBatch, *, eps: float = 1e-6, guard: str = "floor", s_min: float = 0.1) -> Estimate:
     """GDPO's components and CorrGRPO's denominator over the batch, one row per rollout; its guards."""
     columns = batch.z(eps) * batch.weights
     total = columns.sum(-1) + batch.centred_penalty
@@ -196,9 +192,7 @@ def dvao(batch: RewardBatch) -> Tensor:
     paper="GD2PO, arXiv 2606.16771, as ported in DARA's code",
     description="sum_k w_k Z_k of the rollouts whose Z_k agree in sign, whitened over them; 0 for the others",
 )
-def gd2po(
-    batch: RewardBatch, *, eps: float = 1e-6, eps_batch: float = 1e-6, sign_eps: float = 1e-8
-) -> Estimate:
+def gd2po(batch: RewardBatch, *, eps: float = 1e-6, eps_batch: float = 1e-6, sign_eps: float = 1e-8) -> Estimate:
     """GD2PO (hard): rollouts in conflict are dropped; the share kept weights the prompt's loss."""
     z = batch.z(eps) * batch.weights
     mixed = (z > sign_eps).any(-1) & (z < -sign_eps).any(-1)

@@ -91,9 +91,7 @@ def policy_loss(
     if not kl_coef >= 0:
         raise GymError(f"kl_coef must be >= 0, got {kl_coef}.")
     if ref_logp is None and kl_coef != 0:
-        raise GymError(
-            f"kl_coef is {kl_coef} but there is no ref_logp: give the reference's, or set kl_coef=0."
-        )
+        raise GymError(f"kl_coef is {kl_coef} but there is no ref_logp: give the reference's, or set kl_coef=0.")
     if ref_logp is not None:
         token_kl = kl_divergence(logp, _response("ref_logp", ref_logp, logp, mask).detach(), kl)
         if kl_unbiased:
@@ -119,9 +117,7 @@ def kl_divergence(logp: Tensor, ref_logp: Tensor, kind: str = "k3") -> Tensor:
     return (difference.exp() - difference - 1).clamp(-10, 10)
 
 
-def truncated_importance_weights(
-    old_logp: Tensor, sampler_logp: Tensor, mask: Tensor, cap: float = 2.0
-) -> Tensor:
+def truncated_importance_weights(old_logp: Tensor, sampler_logp: Tensor, mask: Tensor, cap: float = 2.0) -> Tensor:
     """min(exp(old_logp - sampler_logp), cap) per token, 1 at masked tokens, without gradient.
 
     They correct for a sampler (another engine, another precision) that drew from a slightly different policy.
@@ -148,7 +144,6 @@ def _response(name: str, values: Tensor, like: Tensor, mask: Tensor) -> Tensor:
 def _checked(name: str, values: Tensor, like: Tensor) -> Tensor:
     if like.ndim != 2 or values.shape != like.shape:
         raise GymError(
-            f"{name} has shape {tuple(values.shape)}; logp has {tuple(like.shape)}: "
-            "both must be [sequences, tokens]."
+            f"{name} has shape {tuple(values.shape)}; logp has {tuple(like.shape)}: both must be [sequences, tokens]."
         )
     return values

@@ -142,9 +142,7 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
         Returns:
             The K rewards, in order or by name; or a pair of them and a dict that goes into step's info.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} must override score (single turn) or turn (several turns)"
-        )
+        raise NotImplementedError(f"{type(self).__name__} must override score (single turn) or turn (several turns)")
 
     def turn(self, reply: Message) -> Turn:
         """Answer the model's message; a single-turn environment is scored and over.
@@ -222,9 +220,7 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
         options = dict(options or {})
         for name in options:
             if name not in self.reset_options:
-                raise GymError(
-                    f"{type(self).__name__}.reset: {unknown('option', str(name), self.reset_options)}"
-                )
+                raise GymError(f"{type(self).__name__}.reset: {unknown('option', str(name), self.reset_options)}")
         wanted = options.get("task")
         task = int(self.np_random.integers(len(self.tasks))) if wanted is None else self._checked_task(wanted)
         self._task, self._over, self._chat = task, False, []
@@ -278,9 +274,7 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
         if isinstance(i, bool) or not isinstance(i, int | np.integer):
             raise GymError(f"{type(self).__name__}: a task is named by its index, an int, not by {i!r}")
         if not 0 <= i < len(self.tasks):
-            raise GymError(
-                f"{type(self).__name__}: no task {i}; split {self.split!r} has 0..{len(self.tasks) - 1}"
-            )
+            raise GymError(f"{type(self).__name__}: no task {i}; split {self.split!r} has 0..{len(self.tasks) - 1}")
         return int(i)
 
     def _said(self, messages: Sequence[Message], source: str) -> Observation:

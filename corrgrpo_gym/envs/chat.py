@@ -39,9 +39,7 @@ def message_problem(message: Any, roles: Sequence[str] = ROLES) -> str | None:
     if content is not None and not isinstance(content, str):
         return f"content is a {type(content).__name__}, not a str"
     calls = message.get("tool_calls")
-    if calls is not None and not (
-        isinstance(calls, list | tuple) and all(isinstance(c, dict) for c in calls)
-    ):
+    if calls is not None and not (isinstance(calls, list | tuple) and all(isinstance(c, dict) for c in calls)):
         return "tool_calls is not a list of dicts"
     return None
 
@@ -87,8 +85,7 @@ class ChatSpace(_Space):
         roles = ("system", "user", "assistant", "tool")
         count = int(self.np_random.integers(1, 4))
         return tuple(
-            {"role": roles[int(self.np_random.integers(len(roles)))], "content": self._text()}
-            for _ in range(count)
+            {"role": roles[int(self.np_random.integers(len(roles)))], "content": self._text()} for _ in range(count)
         )
 
     def contains(self, x: Any) -> bool:

@@ -271,9 +271,7 @@ def _pieces(lines: list[str], entry: _EntryPoint) -> Iterator[_Block]:
     piece: list[str] = []
     quote, is_code, tied = "", False, False
     for line in [*lines, None]:
-        starts = line is None or (
-            line[:1].strip() and not quote and not tied and not _CONTINUATION.match(line)
-        )
+        starts = line is None or (line[:1].strip() and not quote and not tied and not _CONTINUATION.match(line))
         if starts and is_code:
             yield _Block(piece)
         elif starts and (match := entry.line.search("\n".join(piece))) is not None:

@@ -63,8 +63,7 @@ def _import(module_name: str, path: str, folder: str) -> Any:
         if isinstance(error, SyntaxError) and error.filename:
             at = f" at {error.filename}:{error.lineno}"
         raise GymError(
-            f"{path!r}: module {module_name} was found, but importing it raised "
-            f"{type(error).__name__}: {error}{at}"
+            f"{path!r}: module {module_name} was found, but importing it raised {type(error).__name__}: {error}{at}"
         ) from error
 
 

@@ -85,9 +85,7 @@ def register(
     if not isinstance(name, str) or not name or ":" in name:
         raise GymError(f"an environment's name is a non-empty str without ':', not {name!r}")
     if not (isinstance(entry, str | MultiRewardEnv) or callable(entry)):
-        raise GymError(
-            f"environment {name!r}: {entry!r} is no class, function, environment or 'module:thing'"
-        )
+        raise GymError(f"environment {name!r}: {entry!r} is no class, function, environment or 'module:thing'")
     if isinstance(entry, str) and ":" not in entry:
         raise GymError(f"environment {name!r}: {entry!r} should be 'package.module:thing'")
     old = _entries.get(name)
@@ -189,9 +187,7 @@ def _discovered() -> Mapping[str, _Entry]:
     if _plugins is None:
         found: dict[str, _Entry] = {}
         for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
-            source = (
-                f"plug-in {point.dist.name} {point.dist.version}" if point.dist else f"plug-in {point.value}"
-            )
+            source = f"plug-in {point.dist.name} {point.dist.version}" if point.dist else f"plug-in {point.value}"
             taken = found.get(point.name) or _entries.get(point.name)
             if taken is not None or ":" in point.name:
                 why = f"that name is taken ({taken.source})" if taken else "the name has a ':'"

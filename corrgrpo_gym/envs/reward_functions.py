@@ -98,13 +98,9 @@ class Reward:
             raise GymError(f"{self.label} returned {result!r} for {where}, not a number or None")
         if math.isnan(value):
             if not self.nan:
-                raise GymError(
-                    f"{self.label} returned {result!r} for {where}; declare by nan=True that it may"
-                )
+                raise GymError(f"{self.label} returned {result!r} for {where}; declare by nan=True that it may")
         elif not self.low <= value <= self.high:
-            raise GymError(
-                f"{self.label} returned {value} for {where}, outside of its range {self.low}..{self.high}"
-            )
+            raise GymError(f"{self.label} returned {value} for {where}, outside of its range {self.low}..{self.high}")
         return value
 
 

@@ -46,9 +46,7 @@ def checked_weights(
     elif given is not None:
         weights = tuple(given)
     if len(weights) != len(names):
-        raise GymError(
-            f"{label}: {len(weights)} reward_weights, but {len(names)} rewards: {', '.join(names)}"
-        )
+        raise GymError(f"{label}: {len(weights)} reward_weights, but {len(names)} rewards: {', '.join(names)}")
     try:
         weights = tuple(float(w) for w in weights)
     except (TypeError, ValueError) as error:
@@ -58,9 +56,7 @@ def checked_weights(
     return weights
 
 
-def reward_box(
-    label: str, names: tuple[str, ...], ranges: Mapping[str, tuple[float, float]]
-) -> gymnasium.spaces.Box:
+def reward_box(label: str, names: tuple[str, ...], ranges: Mapping[str, tuple[float, float]]) -> gymnasium.spaces.Box:
     """Return the space of the vectors: float32, one (low, high) per name, (0, 1) where none is given."""
     bounds = [ranges.get(name, (0.0, 1.0)) for name in names]
     for name, (low, high) in zip(names, bounds, strict=True):

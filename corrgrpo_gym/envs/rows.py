@@ -50,9 +50,7 @@ def read_rows(data: Data, split: str, splits: tuple[str, ...]) -> list[PlacedRow
     elif hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not isinstance(rows, Mapping):
         placed = [(f"row {i} of split {split!r}", rows[i]) for i in range(len(rows))]
     else:
-        raise GymError(
-            f"data of split {split!r} should be a sequence of dicts or a path, not a {type(rows).__name__}"
-        )
+        raise GymError(f"data of split {split!r} should be a sequence of dicts or a path, not a {type(rows).__name__}")
     for place, row in placed:
         if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
             raise GymError(f"{place}: a row is a dict with names of columns as keys, not {str(row)[:80]!r}")
@@ -67,11 +65,7 @@ def _read_file(path: Path) -> list[tuple[str, Any]]:
     placed = []
     number = 0
     try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8")
-            if path.suffix == ".gz"
-            else path.open(encoding="utf-8") as lines
-        ):
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     placed.append((f"{path}:{number}", json.loads(line)))

@@ -72,9 +72,7 @@ class SingleTurnEnv(MultiRewardEnv):
         self._data, self._prompt, self._system, self._reference = data, prompt, system, reference
         # Shared by clones, so that each split is read and checked once.
         self._read: dict[str, list[dict[str, Any]]] = {}
-        super().__init__(
-            self._tasks_of(split), split=split, reward_weights=reward_weights, data_note=data_note
-        )
+        super().__init__(self._tasks_of(split), split=split, reward_weights=reward_weights, data_note=data_note)
 
     def with_split(self, split: str) -> Self:
         """Return an environment like this one on the tasks of another split."""
@@ -152,9 +150,7 @@ class SingleTurnEnv(MultiRewardEnv):
         try:
             messages = self._messages(row)
         except Exception as error:
-            what = (
-                "the prompt function raised" if callable(self._prompt) else "the prompt is no text or chat:"
-            )
+            what = "the prompt function raised" if callable(self._prompt) else "the prompt is no text or chat:"
             raise GymError(f"{place}: {what} {type(error).__name__}: {error}") from error
         for message in messages:
             if (problem := message_problem(message)) is not None:

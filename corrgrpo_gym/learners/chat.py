@@ -24,15 +24,11 @@ def load_tokenizer(source: str, template: str = "", gguf: str | None = None) -> 
         except OSError as e:
             raise GymError(f"policy.chat_template: cannot read {template}: {e.strerror}") from e
     if not tokenizer.chat_template:
-        raise GymError(
-            f"the tokenizer of {source} has no chat template: give one with --set policy.chat_template=FILE"
-        )
+        raise GymError(f"the tokenizer of {source} has no chat template: give one with --set policy.chat_template=FILE")
     return tokenizer
 
 
-def render(
-    tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = ()
-) -> list[int]:
+def render(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = ()) -> list[int]:
     """Token ids of a chat, up to where the assistant's answer begins."""
     ids = tokenizer.apply_chat_template(
         list(messages),

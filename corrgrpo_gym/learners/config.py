@@ -292,9 +292,7 @@ def documented_toml(config: TrainConfig) -> str:
             if isinstance(value, BaseModel):
                 later.append((name, value))
                 continue
-            choices = (
-                get_args(field.annotation) if getattr(field.annotation, "__origin__", None) is Literal else ()
-            )
+            choices = get_args(field.annotation) if getattr(field.annotation, "__origin__", None) is Literal else ()
             note = f" One of: {', '.join(map(str, choices))}." if choices else ""
             lines.append(f"# {field.description or name}{note}")
             text = (

@@ -52,14 +52,10 @@ class Screen:
     def __exit__(self, *exc: object) -> None:
         self.progress.stop()
 
-    def header(
-        self, config: TrainConfig, env: MultiRewardEnv, held_out: MultiRewardEnv | None, run: Path
-    ) -> None:
+    def header(self, config: TrainConfig, env: MultiRewardEnv, held_out: MultiRewardEnv | None, run: Path) -> None:
         """Say what is about to be trained on what."""
         grid = Table.grid(padding=(0, 2))
-        tasks = f"{len(env.tasks)} train" + (
-            f", {len(held_out.tasks)} held out ({held_out.split})" if held_out else ""
-        )
+        tasks = f"{len(env.tasks)} train" + (f", {len(held_out.tasks)} held out ({held_out.split})" if held_out else "")
         rows = {
             "environment": f"{config.env}: {tasks} tasks",
             "data": env.data_note or config.data,
@@ -92,9 +88,7 @@ class Screen:
         finally:
             self.progress.remove_task(task)
 
-    def table(
-        self, names: Sequence[str], steps: int, model: str, before: Sequence[Mapping[str, float]] = ()
-    ) -> None:
+    def table(self, names: Sequence[str], steps: int, model: str, before: Sequence[Mapping[str, float]] = ()) -> None:
         """Print the head of the table; `before` are the metrics of the steps that were done earlier."""
         self.names, self.steps = tuple(names), steps
         self.note(f"policy: {model}")

@@ -116,7 +116,7 @@ def build(texts: list[str], folder: Path) -> None:
                 bos_token_id=None,
                 eos_token_id=end,
                 pad_token_id=end,
-                **SHAPE,  # type: ignore[arg-type]
+                **SHAPE,
             )
         )
         _ready_to_copy(model)
@@ -143,7 +143,7 @@ def _ready_to_copy(model: Any) -> None:
 
 
 def publish(folder: Path, place: Path) -> None:
-    """Copy a finished folder into the cache at once; a loser of a race keeps the winner's, and a full disk is no error."""
+    """Copy a finished folder into the cache, whole or not at all; a full disk is no error, the run has its own copy."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))

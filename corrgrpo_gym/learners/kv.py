@@ -57,8 +57,6 @@ def prefill(model: Any, prompts: Sequence[Sequence[int]], device: Any) -> Prefix
 def right_pad(sequences: Sequence[Sequence[int]], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids [B, T] padded with 0 on the right, and their mask [B, T] (bool)."""
     lengths = torch.tensor([len(s) for s in sequences])
-    ids = torch.nn.utils.rnn.pad_sequence(
-        [torch.tensor(s, dtype=torch.long) for s in sequences], batch_first=True
-    )
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(s, dtype=torch.long) for s in sequences], batch_first=True)
     mask = torch.arange(ids.shape[1])[None] < lengths[:, None]
     return ids.to(device), mask.to(device)

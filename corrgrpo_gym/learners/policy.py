@@ -119,9 +119,7 @@ class Policy:
         self.tokenizer.save_pretrained(folder)
 
 
-def _shared_logits(
-    model: Any, pieces: Sequence[Piece], ids: torch.Tensor, mask: torch.Tensor, device: Any
-) -> Any:
+def _shared_logits(model: Any, pieces: Sequence[Piece], ids: torch.Tensor, mask: torch.Tensor, device: Any) -> Any:
     """Logits [R, C, V] of completions, all of a prompt but its last token computed once per piece."""
     prefix = prefill(model, [p.prompt for p in pieces], device)
     counts = torch.tensor([len(p.completions) for p in pieces], device=device)
@@ -174,9 +172,7 @@ def _chunk_logps(logits: torch.Tensor, ids: torch.Tensor, temperature: float) ->
     return (wide / temperature).log_softmax(-1).gather(-1, ids[:, None])[:, 0]
 
 
-def micro_batches(
-    pieces: Sequence[Piece], budget: int, shared: bool
-) -> Iterator[tuple[list[Piece], list[int]]]:
+def micro_batches(pieces: Sequence[Piece], budget: int, shared: bool) -> Iterator[tuple[list[Piece], list[int]]]:
     """Cut pieces into micro-batches of at most `budget` padded tokens, splitting groups that do not fit.
 
     Yields:
@@ -219,9 +215,7 @@ def _gather(pieces: Sequence[Piece], batch: list[tuple[int, int, int]]) -> tuple
     return out, [number for _, _, number in batch]
 
 
-def load_policy(
-    source: str, config: PolicyConfig, *, reference: bool = False, adapter: Path | None = None
-) -> Policy:
+def load_policy(source: str, config: PolicyConfig, *, reference: bool = False, adapter: Path | None = None) -> Policy:
     """Load a policy for training.
 
     Args:
@@ -241,9 +235,7 @@ def load_policy(
     blocks = _blocks(model)
     last = range(len(blocks))[-config.train_last_blocks :] if config.train_last_blocks else range(len(blocks))
     if config.train_last_blocks > len(blocks):
-        raise GymError(
-            f"policy.train_last_blocks is {config.train_last_blocks}, but {source} has {len(blocks)} blocks"
-        )
+        raise GymError(f"policy.train_last_blocks is {config.train_last_blocks}, but {source} has {len(blocks)} blocks")
     if config.lora_rank:
         model = _with_lora(model, config, list(last), adapter)
     elif config.train_last_blocks:
@@ -307,9 +299,7 @@ def _device(name: str) -> torch.device:
 def _blocks(model: Any) -> Any:
     blocks = getattr(model.get_decoder(), "layers", None)
     if blocks is None:
-        raise GymError(
-            f"{type(model).__name__}: its decoder has no `layers`; this architecture is not supported"
-        )
+        raise GymError(f"{type(model).__name__}: its decoder has no `layers`; this architecture is not supported")
     return blocks
 
 

@@ -69,7 +69,8 @@ class Prompts:
                 self.too_long.append(env.task_id(task))
         if not self.tasks:
             raise GymError(
-                f"split {env.split!r}: all {len(env.tasks)} prompts are longer than rollout.max_prompt_tokens = {max_tokens}"
+                f"split {env.split!r}: all {len(env.tasks)} prompts are longer than "
+                f"rollout.max_prompt_tokens = {max_tokens}"
             )
 
     def ids(self, task: int) -> list[int]:
@@ -139,13 +140,9 @@ def collect(
         progress("sampled", len(pending))
 
     try:
-        engine.generate(
-            [prompts.ids(t) for t in tasks], n, sampling, on_finish=finished, interrupted=interrupted
-        )
+        engine.generate([prompts.ids(t) for t in tasks], n, sampling, on_finish=finished, interrupted=interrupted)
         return [
-            Group(
-                task, prompts.env.task_id(task), prompts.ids(task), [pending[g, j].result() for j in range(n)]
-            )
+            Group(task, prompts.env.task_id(task), prompts.ids(task), [pending[g, j].result() for j in range(n)])
             for g, task in enumerate(tasks)
         ]
     finally:

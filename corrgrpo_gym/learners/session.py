@@ -124,7 +124,9 @@ def _train(
     except Interrupted:
         return Outcome(run.path, False, 0)
     prompts = Prompts(env, policy.tokenizer, config.rollout.max_prompt_tokens)
-    validation = held_out and Prompts(held_out, policy.tokenizer, config.rollout.max_prompt_tokens)
+    validation = None
+    if held_out is not None:
+        validation = Prompts(held_out, policy.tokenizer, config.rollout.max_prompt_tokens)
     for split in (prompts, validation):
         if split and split.too_long:
             screen.note(
@@ -141,7 +143,8 @@ def _train(
     trackers = open_trackers(config.track, run.path, config, resume=bool(saved))
     try:
         trainer = Trainer(
-            config, algorithm, policy, prompts, validation, run, checkpoints, trackers, screen, interrupted, state, optimizer
+            config, algorithm, policy, prompts, validation, run, checkpoints, trackers, screen, interrupted, state,
+            optimizer,
         )  # fmt: skip
         finished = trainer.train()
     finally:
@@ -187,9 +190,7 @@ def _make_start(
     cached, source = None, config.model
     if config.model == "embedded":
         texts = embedded_policy.texts_of(env)
-        cached = (
-            embedded_policy.cache_folder() / f"policy-{embedded_policy.fingerprint(texts, config.warm_start)}"
-        )
+        cached = embedded_policy.cache_folder() / f"policy-{embedded_policy.fingerprint(texts, config.warm_start)}"
         if cached.is_dir():
             screen.note(f"warm-started policy taken from {cached}")
             shutil.copytree(cached, new)

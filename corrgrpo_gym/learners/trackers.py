@@ -1,6 +1,6 @@
 """Trackers: where metrics go besides the run folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,9 +47,7 @@ class WandB:
         try:
             import wandb
         except ImportError as e:
-            raise GymError(
-                "track names wandb, which is not installed: pip install 'corrgrpo-gym[wandb]'"
-            ) from e
+            raise GymError("track names wandb, which is not installed: pip install 'corrgrpo-gym[wandb]'") from e
         self._run: Any = wandb.init(
             project="corrgrpo-gym",
             name=path.name,
@@ -68,7 +66,7 @@ class WandB:
         self._run.finish()
 
 
-TRACKERS = {"tensorboard": TensorBoard, "wandb": WandB}
+TRACKERS: dict[str, Callable[[Path, TrainConfig, bool], Tracker]] = {"tensorboard": TensorBoard, "wandb": WandB}
 
 
 def open_trackers(names: Sequence[str], path: Path, config: TrainConfig, resume: bool) -> list[Tracker]:

@@ -98,9 +98,7 @@ class Trainer:
         self.display, self.interrupted, self.state = display, interrupted, state
         self.names = prompts.env.reward_names
         self.weights = np.asarray(algorithm.weights, dtype=np.float64)
-        self.engine = TransformersEngine(
-            policy.model, policy.end_ids, config.rollout.max_rows, policy.autocast
-        )
+        self.engine = TransformersEngine(policy.model, policy.end_ids, config.rollout.max_rows, policy.autocast)
         self.updater = Updater(
             policy, algorithm, config.update, config.rollout.temperature, config.algorithm.sampler_cap
         )
@@ -155,9 +153,7 @@ class Trainer:
         metrics["sampled_groups"] = float(sampled)
         metrics |= self.updater.update(groups, advantages, lr, (config.seed, 0x5EED, step))
         self._timings["update"] = time.perf_counter() - started
-        self.run.append(
-            "rollouts.jsonl", rollout_records(step, "train", groups, self.names, advantages.tolist())
-        )
+        self.run.append("rollouts.jsonl", rollout_records(step, "train", groups, self.names, advantages.tolist()))
         self.state.step, self.state.cursor, self.state.pending = step, cursor, metrics
         return metrics
 
@@ -207,9 +203,7 @@ class Trainer:
             interrupted=self.interrupted, progress=progress,
         )  # fmt: skip
 
-    def _describe(
-        self, groups: Sequence[Group], rewards: torch.Tensor, info: Mapping[str, float]
-    ) -> dict[str, float]:
+    def _describe(self, groups: Sequence[Group], rewards: torch.Tensor, info: Mapping[str, float]) -> dict[str, float]:
         rollouts = [r for g in groups for r in g.rollouts]
         lengths = np.array([len(r.completion.ids) for r in rollouts], dtype=float)
         guard = {k: v for k, v in self.algorithm.estimator_options.items() if k in ("guard", "s_min")}

@@ -119,9 +119,7 @@ class Updater:
             ref_logp = None
             if kl:
                 with torch.no_grad():
-                    ref_logp, _ = policy.logps(
-                        batch, self.temperature, shared=config.shared_prefix, reference=True
-                    )
+                    ref_logp, _ = policy.logps(batch, self.temperature, shared=config.shared_prefix, reference=True)
             out = self.algorithm.policy_loss(
                 logp,
                 old_logp,
@@ -139,10 +137,8 @@ class Updater:
             for name, value in found.items():
                 sums[name] = sums.get(name, 0.0) + float(value)
         # The losses' metrics are normalised by all tokens of the batch; these are means over the computed ones.
-        share = float(lengths[numbers].sum() / totals.tokens.clamp(min=1)) if live else 1.0
-        metrics = {
-            name: value / share if share else 0.0 for name, value in sums.items() if name != "policy_loss"
-        }
+        share = float(lengths[numbers].sum() / max(1.0, float(totals.tokens))) if live else 1.0
+        metrics = {name: value / share if share else 0.0 for name, value in sums.items() if name != "policy_loss"}
         metrics |= {"loss": loss, "sampler_gap_max": largest_gap}
         norm = torch.nn.utils.clip_grad_norm_(policy.trainable(), config.grad_clip or math.inf)
         if torch.isfinite(norm):
@@ -182,6 +178,6 @@ class _Rows:
 
 def right_pad_floats(rows: Sequence[Sequence[float]], device: Any) -> torch.Tensor:
     """Float32 [R, C] padded with 0 on the right."""
-    return torch.nn.utils.rnn.pad_sequence(
-        [torch.tensor(r, dtype=torch.float32) for r in rows], batch_first=True
-    ).to(device)
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(r, dtype=torch.float32) for r in rows], batch_first=True).to(
+        device
+    )

@@ -71,9 +71,7 @@ def test_unknown_names_suggest_the_nearest(name, says):
 
 def test_every_name_is_listed_with_paper_formula_and_defaults():
     rows = {row.name: row for row in catalogue.algorithms()}
-    wanted = (
-        "grpo dr_grpo corrgrpo gdpo gdpo+corrgrpo rloo reinforce++ mo_grpo dara dvao gd2po dapo cispo gspo"
-    )
+    wanted = "grpo dr_grpo corrgrpo gdpo gdpo+corrgrpo rloo reinforce++ mo_grpo dara dvao gd2po dapo cispo gspo"
     assert set(wanted.split()) <= set(rows)
     for row in rows.values():
         assert "arXiv 2" in row.paper or "arXiv 1" in row.paper
@@ -179,9 +177,7 @@ def test_own_loss_takes_part_everywhere(registry):
 
     @register_loss("weighted", aggregation="token-sum")
     def weighted(terms, *, power: float = 1.0):
-        return TokenLoss(
-            -terms.advantages * terms.logp**power, terms.log_ratio.exp(), {"odd": terms.logp < -1}
-        )
+        return TokenLoss(-terms.advantages * terms.logp**power, terms.log_ratio.exp(), {"odd": terms.logp < -1})
 
     logp = torch.tensor([[-1.0, -3.0]])
     arguments = (logp, logp, torch.tensor([2.0]), torch.ones(1, 2))

@@ -60,9 +60,7 @@ def test_constant_component_with_float_noise_is_constant(dtype):
     constant = torch.full((7,), 0.1, dtype=dtype)
     assert torch.full((7,), 0.1).var() > 0  # why a variance test is not enough
     with_constant = torch.stack([live, constant], -1)[None]
-    close(
-        advantages("corrgrpo", with_constant), advantages("corrgrpo", live[None, :, None]), rtol=1e-6, atol=0
-    )
+    close(advantages("corrgrpo", with_constant), advantages("corrgrpo", live[None, :, None]), rtol=1e-6, atol=0)
     for name in ("grpo", "corrgrpo", "gdpo", "gdpo+corrgrpo", "reinforce++", "dara"):
         assert advantages(name, constant[None, :, None]).eq(0).all(), name
 
@@ -146,9 +144,7 @@ def test_independent_components_have_s_about_their_number():
 
 @pytest.mark.parametrize(("n", "share"), [(4, 0.056), (8, 0.004)])
 def test_share_of_opposed_groups_of_fair_coins(n, share):
-    coins = torch.tensor(list(itertools.product([0.0, 1.0], repeat=2 * n)), dtype=torch.float64).reshape(
-        -1, n, 2
-    )
+    coins = torch.tensor(list(itertools.product([0.0, 1.0], repeat=2 * n)), dtype=torch.float64).reshape(-1, n, 2)
     report = reward_report(coins, [1.0, 0.3])
     live = report.alive.any(-1)
     opposed = live & (report.s < 1e-9)

@@ -42,9 +42,7 @@ def run(name, inputs, rows=slice(None), width=None, **options):
     """Loss, gradient and metrics of some rows, padded to `width` tokens."""
     cut = {k: v[rows] if v.ndim == 1 else v[rows, :width] for k, v in inputs.items()}
     logp = cut.pop("logp").clone().requires_grad_()
-    result = policy_loss(
-        name, logp, cut.pop("old_logp"), cut.pop("advantages"), cut.pop("mask"), **cut, **options
-    )
+    result = policy_loss(name, logp, cut.pop("old_logp"), cut.pop("advantages"), cut.pop("mask"), **cut, **options)
     result.loss.backward()
     return result.loss.detach(), logp.grad, result.metrics
 
@@ -54,9 +52,7 @@ def close(a, b):
 
 
 @settings(max_examples=10, deadline=None)
-@given(
-    st.integers(0, 10_000), st.permutations(range(6)), st.lists(st.integers(1, 5), max_size=3, unique=True)
-)
+@given(st.integers(0, 10_000), st.permutations(range(6)), st.lists(st.integers(1, 5), max_size=3, unique=True))
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("name", LOSSES)
 def test_parts_of_a_batch_add_up_to_it(name, aggregation, seed, order, cuts):
@@ -158,9 +154,7 @@ def by_hand(ratio, advantage, low, high, ceiling):
 @pytest.mark.parametrize("advantage", [-1.5, 0.0, 0.7])
 def test_clipped_losses_with_their_defaults(name, low, high, ceiling, ratio, advantage):
     logp = torch.tensor([[math.log(ratio) - 1]], dtype=torch.float64)
-    result = policy_loss(
-        name, logp, torch.tensor([[-1.0]]), torch.tensor([advantage]), torch.ones(1, 1), norm_length=1
-    )
+    result = policy_loss(name, logp, torch.tensor([[-1.0]]), torch.tensor([advantage]), torch.ones(1, 1), norm_length=1)
     assert result.loss.item() == pytest.approx(by_hand(ratio, advantage, low, high, ceiling), rel=1e-6)
 
 
@@ -182,9 +176,7 @@ def test_cispo_bounds_the_weight_of_the_gradient_not_the_gradient():
 
 def test_gspo_ratio_is_of_the_sequence():
     inputs = batch()
-    log_ratio = ((inputs["logp"] - inputs["old_logp"]) * inputs["mask"]).sum(1) / inputs["mask"].sum(1).clamp(
-        min=1
-    )
+    log_ratio = ((inputs["logp"] - inputs["old_logp"]) * inputs["mask"]).sum(1) / inputs["mask"].sum(1).clamp(min=1)
     expected = (log_ratio.exp() * inputs["mask"].sum(1)).sum() / inputs["mask"].sum()
     del inputs["sampler_weights"]
     close(run("gspo", inputs)[2]["ratio_mean"], expected)

@@ -59,9 +59,7 @@ def test_groups_without_variance_do_not_enter_the_averages():
 
 
 def test_floored_share_is_that_of_the_estimator():
-    rewards = torch.tensor(
-        [[[0.0, 3], [1, 0], [1, 0], [0, 3]], [[0, 0], [1, 1], [0, 0], [1, 0]]], dtype=torch.float64
-    )
+    rewards = torch.tensor([[[0.0, 3], [1, 0], [1, 0], [0, 3]], [[0, 0], [1, 1], [0, 0], [1, 0]]], dtype=torch.float64)
     report = reward_report(rewards)
     assert report.floored.tolist() == [True, False] and report.summary()["floored_share"] == 0.5
     assert estimate("corrgrpo", rewards).info["floored_share"] == 0.5

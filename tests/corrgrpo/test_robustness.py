@@ -123,17 +123,13 @@ def test_groups_are_independent_of_each_other(name):
     rewards, extra = random_batch(0)
     result = estimate(name, rewards, **extra).advantages
     for g in range(len(rewards)):
-        close(
-            estimate(name, rewards[g : g + 1], **pick(extra, slice(g, g + 1))).advantages, result[g : g + 1]
-        )
+        close(estimate(name, rewards[g : g + 1], **pick(extra, slice(g, g + 1))).advantages, result[g : g + 1])
 
 
 @pytest.mark.parametrize(("name", "options"), ALL, ids=IDS)
 def test_complete_rewards_do_not_depend_on_the_treatment_of_missing_ones(name, options):
     rewards = random_batch(3)[0].nan_to_num(0.5)
-    results = [
-        estimate(name, rewards, missing=mode, **options).advantages for mode in catalogue.MISSING_MODES
-    ]
+    results = [estimate(name, rewards, missing=mode, **options).advantages for mode in catalogue.MISSING_MODES]
     close(results[0], results[1])
     close(results[0], results[2])
 

@@ -43,9 +43,7 @@ def test_rules_belong_to_dapo():
     for name in ("dapo", "dapo+corrgrpo"):
         algorithm = Algorithm.from_name(name)
         assert algorithm.keep_groups(REWARDS, NAMES).tolist() == [False, True, True, False]
-        torch.testing.assert_close(
-            algorithm.overlong_penalty(lengths, 100), torch.tensor([[-0.5, -1, 0]]).double()
-        )
+        torch.testing.assert_close(algorithm.overlong_penalty(lengths, 100), torch.tensor([[-0.5, -1, 0]]).double())
     plain = Algorithm.from_name("corrgrpo")
     assert plain.keep_groups(REWARDS, NAMES).all()
     assert plain.overlong_penalty(lengths, 100) is None

@@ -318,11 +318,7 @@ class TestSpaces:
         for other in (None, 3, b"", {"role": "user", "content": ""}):
             assert other not in space
 
-    @given(
-        st.recursive(
-            st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
-        )
-    )
+    @given(st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
     def test_any_object_has_an_answer(self, thing):
         assert (message_problem(thing) is None) is False or isinstance(thing, dict)
         assert isinstance(thing in ChatSpace(), bool) and isinstance(thing in ActionSpace(), bool)

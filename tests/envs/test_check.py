@@ -42,9 +42,7 @@ def test_several_turns_pass():
 
         def turn(self, reply):
             self.left -= 1
-            return Turn(
-                (0, 0), [{"role": "user", "content": "more"}] if self.left else [], terminated=not self.left
-            )
+            return Turn((0, 0), [{"role": "user", "content": "more"}] if self.left else [], terminated=not self.left)
 
     assert check_env(Turns()).steps > 3 * len(HOSTILE)
 
@@ -156,9 +154,7 @@ def test_bad_environments_are_told_what_fails(attributes, message):
 
 
 def test_every_failure_is_listed():
-    kind = type(
-        "Bad", (Good,), {**crash_on(""), **declared(reward_weights=(1.0,)), "task_id": lambda self, i: "x"}
-    )
+    kind = type("Bad", (Good,), {**crash_on(""), **declared(reward_weights=(1.0,)), "task_id": lambda self, i: "x"})
     with pytest.raises(GymError, match="fails 5 checks"):
         check_env(kind())
 

@@ -231,18 +231,12 @@ def test_null_byte_and_lone_surrogate_do_not_parse():
 
 class TestEarlierBlocks:
     def test_only_blocks_that_are_needed(self):
-        text = (
-            fenced("ONE = 1\n") + fenced("UNUSED = 2\nprint(UNUSED)\n") + fenced(GOOD.replace("1\n", "ONE\n"))
-        )
+        text = fenced("ONE = 1\n") + fenced("UNUSED = 2\nprint(UNUSED)\n") + fenced(GOOD.replace("1\n", "ONE\n"))
         code = run(text)[1].code
         assert "ONE = 1" in code and "UNUSED" not in code
 
     def test_a_chain_of_needs(self):
-        text = (
-            fenced("import math\n")
-            + fenced("def g(x): return math.ceil(x)\n")
-            + fenced("def h(x): return g(x)\n")
-        )
+        text = fenced("import math\n") + fenced("def g(x): return math.ceil(x)\n") + fenced("def h(x): return g(x)\n")
         assert run(text + fenced(GOOD.replace("n + 1", "h(n) + 1")))[0] == 2
 
     def test_star_import(self):
@@ -250,10 +244,7 @@ class TestEarlierBlocks:
         assert run(text)[0] == 2
 
     def test_of_a_draft_only_what_is_needed(self):
-        draft = (
-            "import functools\nfrom typing import List\n\n\n@functools.cache\ndef g(x): return x + 1\n\n"
-            + DRAFT
-        )
+        draft = "import functools\nfrom typing import List\n\n\n@functools.cache\ndef g(x): return x + 1\n\n" + DRAFT
         code = run(fenced(draft) + fenced(GOOD.replace("n + 1", "g(n)")))[1].code
         assert "n - 1" not in code and "List" not in code and "@functools.cache" in code
 
@@ -446,7 +437,5 @@ def test_file_stands_alone(tmp_path):
     copy.write_text(Path(extract.__file__).read_text())
     call = f"m['extract_code']({fenced(GOOD)!r}, 'Solution().f').parses"
     script = f"import runpy; m = runpy.run_path({str(copy)!r}); print({call})"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

@@ -69,9 +69,7 @@ def test_leetcode_has_its_id():
 
 def test_the_id_is_there_after_the_import_alone():
     script = "import gymnasium, corrgrpo_gym.envs; print(gymnasium.spec('corrgrpo_gym/LeetCode-v0').id)"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "corrgrpo_gym/LeetCode-v0\n" and not done.stderr
 
 
@@ -107,9 +105,7 @@ def test_linear_reward():
 
 
 def test_normalize_and_clip_change_only_their_component():
-    env = MOClipReward(
-        MONormalizeReward(gymnasium.make("corrgrpo_gym_tests/Small-v0"), idx=0), idx=0, min_r=0, max_r=2
-    )
+    env = MOClipReward(MONormalizeReward(gymnasium.make("corrgrpo_gym_tests/Small-v0"), idx=0), idx=0, min_r=0, max_r=2)
     seen = []
     for text in ("ABCD", "abcdefg", "A"):
         env.reset(seed=0)

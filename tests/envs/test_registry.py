@@ -234,9 +234,7 @@ class TestRegister:
             register(name, entry)
 
     def test_unknown_names_suggest_the_nearest(self):
-        with pytest.raises(
-            GymError, match="unknown environment 'letcode'. Did you mean 'leetcode'.*package.module"
-        ):
+        with pytest.raises(GymError, match="unknown environment 'letcode'. Did you mean 'leetcode'.*package.module"):
             make("letcode")
         with pytest.raises(GymError, match="takes an environment's name"):
             make(Local)
@@ -289,9 +287,7 @@ class TestPlugins:
 
     def test_broken_ones_are_named_and_break_no_others(self, plugins, module, tmp_path):
         (tmp_path / "broken_plugin.py").write_text("raise RuntimeError('not today')")
-        plugins(
-            "bad_plugin", broken="broken_plugin:Env", absent="absent_plugin:Env", nothing=f"{module}:Nothing"
-        )
+        plugins("bad_plugin", broken="broken_plugin:Env", absent="absent_plugin:Env", nothing=f"{module}:Nothing")
         plugins("good_plugin", yes=f"{module}:Mine")
         with pytest.warns(UserWarning) as caught:
             names = {info.name for info in list_envs()}

@@ -88,9 +88,7 @@ class TestWhatFunctionsTake:
         assert step(env)[1] == [1]
 
     def test_columns_that_are_missing(self):
-        with pytest.raises(
-            GymError, match=r"row 1 of split 'train': reward 'correct' .*unknown column 'target'"
-        ):
+        with pytest.raises(GymError, match=r"row 1 of split 'train': reward 'correct' .*unknown column 'target'"):
             SingleTurnEnv([ROWS[0], {"prompt": "x"}], [correct])
         with pytest.raises(GymError, match="Did you mean 'target'"):
             one(lambda answer, tarhet: 0)
@@ -160,32 +158,24 @@ class TestAsync:
             await asyncio.sleep(0)
             raise KeyError("lost")
 
-        with pytest.raises(
-            GymError, match=r"reward 'it' \(.*test_single_turn.py:\d+\) raised KeyError: 'lost'"
-        ):
+        with pytest.raises(GymError, match=r"reward 'it' \(.*test_single_turn.py:\d+\) raised KeyError: 'lost'"):
             step(one(fail))
 
 
 class TestWhatFunctionsReturn:
-    @pytest.mark.parametrize(
-        "value", [1, True, 0.5, np.float32(0.25), np.bool_(True), np.array(0.5), np.int64(1)]
-    )
+    @pytest.mark.parametrize("value", [1, True, 0.5, np.float32(0.25), np.bool_(True), np.array(0.5), np.int64(1)])
     def test_numbers(self, value):
         assert step(one(lambda answer: value))[1] == [pytest.approx(float(value))]
 
     @pytest.mark.parametrize("value", [None, math.nan])
     def test_not_scorable(self, value):
         assert np.isnan(step(one(lambda answer: value, nan=True))[1]).all()
-        with pytest.raises(
-            GymError, match=r"reward 'it' .* returned (None|nan) for task train/0; declare by nan=True"
-        ):
+        with pytest.raises(GymError, match=r"reward 'it' .* returned (None|nan) for task train/0; declare by nan=True"):
             step(one(lambda answer: value))
 
     @pytest.mark.parametrize("value", [1.01, -0.01, math.inf, -math.inf, 2])
     def test_outside(self, value):
-        with pytest.raises(
-            GymError, match=rf"returned {float(value)} for task train/0, outside of its range 0.0..1.0"
-        ):
+        with pytest.raises(GymError, match=rf"returned {float(value)} for task train/0, outside of its range 0.0..1.0"):
             step(one(lambda answer: value, nan=True))
 
     def test_declared_range(self):
@@ -220,9 +210,7 @@ class TestDeclaration:
         assert env.reward_space.low == [-1] and env.reward_space.high == [0]
 
     def test_by_name(self):
-        env = SingleTurnEnv(
-            ROWS, {"right": correct, "terse": Reward(brief, weight=2), "one": lambda answer: 1}
-        )
+        env = SingleTurnEnv(ROWS, {"right": correct, "terse": Reward(brief, weight=2), "one": lambda answer: 1})
         assert env.reward_names == ("right", "terse", "one") and env.reward_weights == (1, 2, 1)
 
     def test_callable_objects(self):
@@ -361,9 +349,7 @@ class TestPrompts:
             assert env.reset(seed=0)[0] == ({"role": "user", "content": "1?"},)
 
     def test_functions_that_fail(self):
-        with pytest.raises(
-            GymError, match="row 0 of split 'train': the prompt function raised KeyError: 'b'"
-        ):
+        with pytest.raises(GymError, match="row 0 of split 'train': the prompt function raised KeyError: 'b'"):
             SingleTurnEnv([{"a": 1}], [brief], prompt=lambda row: row["b"])
 
 

@@ -77,9 +77,7 @@ def _common_runs(a: Shape, b: Shape) -> np.ndarray:
     return runs
 
 
-def _longest_block(
-    runs: np.ndarray, a_low: int, a_high: int, b_low: int, b_high: int
-) -> tuple[int, int, int]:
+def _longest_block(runs: np.ndarray, a_low: int, a_high: int, b_low: int, b_high: int) -> tuple[int, int, int]:
     """Return the ends (exclusive) and length of the longest block: first in a, then first in b."""
     part = runs[a_low:a_high, b_low:b_high]
     height, width = part.shape

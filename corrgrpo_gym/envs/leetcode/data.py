@@ -159,9 +159,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
         try:
             yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise GymError(
-                f"{path}, row {number}: not JSON ({error}); the file should be JSON lines"
-            ) from None
+            raise GymError(f"{path}, row {number}: not JSON ({error}); the file should be JSON lines") from None
 
 
 def _lines(path: Path) -> Iterable[str]:

@@ -111,9 +111,7 @@ def _row(kind: Kind, constants: Constants, number: int, rng: Random) -> dict[str
     }
 
 
-def _expected(
-    kind: Kind, solution: str, method: str, constants: Constants, rng: Random
-) -> Iterator[tuple[str, str]]:
+def _expected(kind: Kind, solution: str, method: str, constants: Constants, rng: Random) -> Iterator[tuple[str, str]]:
     """Yield argument expressions and the fast solution's values for them."""
     # Our own text of this very package, never a model's answer.
     scope: dict[str, Any] = {}

@@ -26,8 +26,7 @@ def fetch(split: str) -> tuple[Path, str]:
         import huggingface_hub as hf
     except ImportError:
         raise Unreachable(
-            f"reading {REPOSITORY} from the hub needs huggingface_hub: "
-            f"pip install 'corrgrpo-gym[hub]'. {_INSTEAD}"
+            f"reading {REPOSITORY} from the hub needs huggingface_hub: pip install 'corrgrpo-gym[hub]'. {_INSTEAD}"
         ) from None
     name = f"LeetCodeDataset-{split}.jsonl"
     for revision in (REVISION, "main"):

@@ -88,9 +88,7 @@ class Judging:
         with self._lock:
             if self._sandbox is None:
                 given = self._given
-                self._sandbox = (
-                    make_sandbox(given, workers=self._workers) if isinstance(given, str) else given
-                )
+                self._sandbox = make_sandbox(given, workers=self._workers) if isinstance(given, str) else given
             return self._sandbox
 
     def close(self) -> None:
@@ -137,9 +135,7 @@ class Judging:
     def _time(self, problem: Problem) -> float | None:
         times = []
         for _ in range(_TIMED_RUNS):
-            verdict = self._run(
-                problem, fenced(problem.baseline), max(_REFERENCE_CPU, self._limits.cpu_seconds)
-            )
+            verdict = self._run(problem, fenced(problem.baseline), max(_REFERENCE_CPU, self._limits.cpu_seconds))
             if verdict.status != "passed":
                 _log.warning(
                     "leetcode: the reference of %r fails its own tests (%s: %s); efficiency is 0 there",

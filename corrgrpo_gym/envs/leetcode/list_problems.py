@@ -222,8 +222,7 @@ LIST_KINDS: tuple[Kind, ...] = (
     Kind(
         name="window-sum",
         tags=("Array", "Sliding Window"),
-        text="Return the largest sum of $a consecutive numbers in nums. "
-        "It is 0 if nums has fewer than $a numbers.",
+        text="Return the largest sum of $a consecutive numbers in nums. It is 0 if nums has fewer than $a numbers.",
         slow="""
             if len(nums) < $a:
                 return 0

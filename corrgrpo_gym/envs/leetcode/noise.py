@@ -47,9 +47,7 @@ def fenced(code: str) -> str:
     return f"```python\n{code.rstrip()}\n```"
 
 
-def noisy_answers(
-    row: Mapping[str, Any], rng: Random, *, fast: float = 0.3, slips: float = 0.15
-) -> Iterator[str]:
+def noisy_answers(row: Mapping[str, Any], rng: Random, *, fast: float = 0.3, slips: float = 0.15) -> Iterator[str]:
     """Yield answers to one embedded row without end.
 
     Args:

@@ -6,9 +6,7 @@ from random import Random
 from .kind import Constants, Kind
 
 
-def _numbers(
-    large: Callable[..., int], *, negative: bool = False
-) -> Callable[[Constants, Random], list[str]]:
+def _numbers(large: Callable[..., int], *, negative: bool = False) -> Callable[[Constants, Random], list[str]]:
     """Inputs n around 0, around the constants and their sum, a few random ones, and `large(*constants)`."""
 
     def inputs(constants: Constants, rng: Random) -> list[str]:
@@ -113,8 +111,7 @@ NUMBER_KINDS: tuple[Kind, ...] = (
     Kind(
         name="savings",
         tags=("Math", "Simulation"),
-        text="You save $a coins on the first day and $b coins more on each next day. "
-        "Return the total after n days.",
+        text="You save $a coins on the first day and $b coins more on each next day. Return the total after n days.",
         slow="""
             total = 0
             coins = $a

@@ -77,9 +77,7 @@ def parse_row(row: Any) -> Problem:
 def _check_parts(problem: Problem) -> None:
     entry = _ENTRY_POINT.fullmatch(problem.entry_point)
     if entry is None:
-        raise ValueError(
-            f"entry_point {problem.entry_point!r} is neither 'Class().method' nor a function's name"
-        )
+        raise ValueError(f"entry_point {problem.entry_point!r} is neither 'Class().method' nor a function's name")
     for field, code in (("completion", problem.completion), ("baseline", problem.baseline)):
         if not re.search(rf"\bdef {entry['name']}\s*\(", code) or (
             entry["owner"] and not re.search(rf"\bclass {entry['owner']}\b", code)

@@ -159,8 +159,7 @@ def advice(backend: str, complaint: str) -> str:
         )
     if not hints:
         hints.append(
-            f"check that this works: bwrap --unshare-all --ro-bind / / true "
-            f"(user.max_user_namespaces is {value})"
+            f"check that this works: bwrap --unshare-all --ro-bind / / true (user.max_user_namespaces is {value})"
         )
     return text + "\n".join(f"- {hint}" for hint in hints)
 

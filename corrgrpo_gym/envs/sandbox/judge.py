@@ -86,9 +86,7 @@ class Judge:
         verdict["status"], verdict["detail"] = outcome
         return verdict
 
-    def _read(
-        self, job: dict[str, Any], flags: int, verdict: dict[str, Any]
-    ) -> tuple[tuple[str, str], bytes | None]:
+    def _read(self, job: dict[str, Any], flags: int, verdict: dict[str, Any]) -> tuple[tuple[str, str], bytes | None]:
         """Have the answer read; fill in what is known of it; return how it ended or the compiled program."""
         channel = self._jail.reader()
         channel.start_clock()
@@ -115,9 +113,7 @@ class Judge:
             return ("compile_error", result), None
         return ("", ""), result
 
-    def _run(
-        self, job: dict[str, Any], prelude: types.CodeType, test: types.CodeType, program: bytes
-    ) -> Candidate:
+    def _run(self, job: dict[str, Any], prelude: types.CodeType, test: types.CodeType, program: bytes) -> Candidate:
         space: dict[str, Any] = {"__name__": "judge"}
         # Nothing of an earlier job may change a verdict.
         random.seed(0)
@@ -144,11 +140,7 @@ class Judge:
                 candidate.cpu = self._jail.settle(channel)
             channel.close()
             status = self._jail.reap()
-        if (
-            candidate.cpu > channel.limit
-            and candidate.outcome is not None
-            and candidate.outcome[0] == "passed"
-        ):
+        if candidate.cpu > channel.limit and candidate.outcome is not None and candidate.outcome[0] == "passed":
             candidate.outcome = ("timeout", f"over {channel.limit:g} s of CPU time")
         if candidate.outcome is not None and candidate.outcome[1] == ENDED:
             candidate.outcome = (candidate.outcome[0], _ending(status))

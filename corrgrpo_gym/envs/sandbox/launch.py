@@ -105,7 +105,5 @@ def _stage(sources: list[str]) -> None:
             os.mkdir(target)
         else:
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
-        checked(
-            libc.mount(f"/proc/self/fd/{fd}".encode(), target.encode(), None, _MS_BIND, None), f"bind {i}"
-        )
+        checked(libc.mount(f"/proc/self/fd/{fd}".encode(), target.encode(), None, _MS_BIND, None), f"bind {i}")
         os.close(fd)

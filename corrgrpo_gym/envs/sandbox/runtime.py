@@ -64,9 +64,7 @@ def files() -> tuple[tuple[str, ...], str, tuple[tuple[str, str], ...]]:
             f"cannot examine the Python interpreter {interpreter()} for the sandbox: {error}"
         ) from None
     base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}
-    libraries = {
-        os.path.realpath(sysconfig.get_path(kind, vars=base)): None for kind in ("stdlib", "platstdlib")
-    }
+    libraries = {os.path.realpath(sysconfig.get_path(kind, vars=base)): None for kind in ("stdlib", "platstdlib")}
     folders = tuple(sysconfig.get_path(kind, vars=base) for kind in ("stdlib", "platstdlib"))
     inside = tuple(libraries)
     single = [path for path in shared if not os.path.realpath(path).startswith(inside)]

@@ -194,9 +194,7 @@ class Unpacker:
         handle: returns what stands for a handle number on this side.
     """
 
-    def __init__(
-        self, list_node: Callable[[Any], Any], tree_node: Callable[[Any], Any], handle: Callable[[int], Any]
-    ):
+    def __init__(self, list_node: Callable[[Any], Any], tree_node: Callable[[Any], Any], handle: Callable[[int], Any]):
         self._list_node = list_node
         self._tree_node = tree_node
         self._handle = handle

@@ -61,9 +61,7 @@ class TransformersEngine:
         try:
             with self.autocast():
                 for start in range(0, len(rows), self.max_rows):
-                    self._decode(
-                        prompts, rows[start : start + self.max_rows], n, noise, sampling, finish, interrupted
-                    )
+                    self._decode(prompts, rows[start : start + self.max_rows], n, noise, sampling, finish, interrupted)
         finally:
             self.model.train(training)
         return results  # type: ignore[return-value]
@@ -136,7 +134,7 @@ def draw(logits: torch.Tensor, u: torch.Tensor, sampling: Sampling) -> tuple[tor
         return token, logits.log_softmax(-1).gather(-1, token[:, None])[:, 0]
     logps = (logits / sampling.temperature).log_softmax(-1)
     if sampling.top_k or sampling.top_p < 1:
-        ranked, order = logps.sort(-1, descending=True, stable=True)
+        ranked, order = logps.sort(dim=-1, descending=True, stable=True)
         probs = ranked.exp()
         if sampling.top_p < 1:
             probs = probs.masked_fill(probs.cumsum(-1) - probs >= sampling.top_p, 0.0)

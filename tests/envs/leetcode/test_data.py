@@ -144,9 +144,7 @@ def test_files_that_cannot_be_read(tmp_path):
 def test_a_split_that_is_not_there(tmp_path):
     with pytest.raises(GymError, match="holds the train split, not 'test'"):
         load_problems(DATA / "LeetCodeDataset-v0.3.1-train.jsonl.gz", "test")
-    with pytest.raises(
-        GymError, match="no file of split 'train'.*It holds LeetCodeDataset-v2-test-problems.jsonl"
-    ):
+    with pytest.raises(GymError, match="no file of split 'train'.*It holds LeetCodeDataset-v2-test-problems.jsonl"):
         load_problems(DATA / "nested", "train")
     with pytest.raises(GymError, match="Pass the folder"):
         load_problems(tmp_path, "train")
@@ -199,9 +197,7 @@ def test_download(monkeypatch):
 
 def test_no_network(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "huggingface_hub", _Hub())
-    with pytest.raises(
-        hub.Unreachable, match=r"\(Name or service not known\)\. Pass data=PATH .* or data='embedded'"
-    ):
+    with pytest.raises(hub.Unreachable, match=r"\(Name or service not known\)\. Pass data=PATH .* or data='embedded'"):
         load_problems("hub", "test")
     loaded = load_problems("auto", "test")
     assert loaded.embedded and "could not be downloaded" in loaded.note

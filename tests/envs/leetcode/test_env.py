@@ -117,10 +117,7 @@ def test_a_reference_that_fails_gives_no_efficiency_and_one_warning(caplog):
         assert rewards["accuracy"] == 1.0 and rewards["efficiency"] == 0.0
         assert info["reference_cpu_seconds"] is None
     assert env.reference_seconds(0) is None
-    assert (
-        caplog.text.count("the reference of 'stone-removal-game' fails its own tests (failed: assert 1 == 2)")
-        == 1
-    )
+    assert caplog.text.count("the reference of 'stone-removal-game' fails its own tests (failed: assert 1 == 2)") == 1
 
 
 def test_a_slow_reference_raises_the_limit_of_answers_that_run_out_of_time():

@@ -54,9 +54,7 @@ def test_most_slips_fail_and_most_of_them_still_run(rows, sandbox):
     for row in rows[::2]:
         code = slip(row[rng.choice(["baseline", "completion"])], rng)
         verdict = sandbox.judge(
-            CodeJob(
-                row["task_id"], fenced(code), row["prompt"], row["test"], row["entry_point"], cpu_seconds=0.5
-            )
+            CodeJob(row["task_id"], fenced(code), row["prompt"], row["test"], row["entry_point"], cpu_seconds=0.5)
         )
         statuses[verdict.status] += 1
     assert statuses["passed"] <= 0.1 * statuses.total()

@@ -115,9 +115,7 @@ def test_input_is_empty(judge):
     assert "EOFError" in outcome(judge, "return input()")
 
 
-@pytest.mark.parametrize(
-    "where", ["/tmp/x", "/x", "/dev/x", "/dev/shm/x", "/harness/x", "/root/x", "x", "/var/tmp/x"]
-)
+@pytest.mark.parametrize("where", ["/tmp/x", "/x", "/dev/x", "/dev/shm/x", "/harness/x", "/root/x", "x", "/var/tmp/x"])
 def test_nothing_can_be_written(judge, where):
     assert outcome(judge, f"open({where!r}, 'w').write('x')").startswith(
         ("PermissionError", "FileNotFoundError", "OSError")
@@ -187,18 +185,13 @@ def test_host_files_are_invisible(judge, isolated):
         ):
             assert outcome(judge, f"return open({path!r}).read()").startswith("FileNotFoundError")
     assert outcome(judge, "return sorted(os.listdir('/dev'))") == "['null', 'urandom']"
-    assert (
-        outcome(judge, "return os.path.exists('/etc/ld.so.preload'), os.path.exists('/home')")
-        == "(False, False)"
-    )
+    assert outcome(judge, "return os.path.exists('/etc/ld.so.preload'), os.path.exists('/home')") == "(False, False)"
 
 
 def test_installed_packages_are_invisible_but_for_the_admitted(judge):
     for name in ("numpy", "pytest", "torch", "pip"):
         assert "ModuleNotFoundError" in outcome(judge, f"import {name}")
-    assert (
-        outcome(judge, "from sortedcontainers import SortedList\nreturn list(SortedList([2, 1]))") == "[1, 2]"
-    )
+    assert outcome(judge, "from sortedcontainers import SortedList\nreturn list(SortedList([2, 1]))") == "[1, 2]"
 
 
 def test_the_environment_is_cleared(judge, monkeypatch):

@@ -231,9 +231,7 @@ HIDDEN = "the expected value, 8462613"
 )
 def test_the_expected_values_are_not_there(judge, search):
     """The test's texts are in no object of the program's process (its raw memory: test_confinement)."""
-    lines = (
-        f"import gc, sys, os, linecache, inspect\ntry:\n    pass\nfinally:\n    pass\n{search}\n".splitlines()
-    )
+    lines = f"import gc, sys, os, linecache, inspect\ntry:\n    pass\nfinally:\n    pass\n{search}\n".splitlines()
     code = "def f(n):\n" + "".join(f"    {line}\n" for line in lines)
     code += "    text = repr(seen)\n    return len(text) > 40, ''.join(['8462', '613']) in text\n"
     check = f"r = candidate(1)\nassert r == (True, False), r\nassert r != {HIDDEN!r}\n"

@@ -324,9 +324,7 @@ def test_a_machine_without_a_filter_is_refused():
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="root gives up rights")
 def test_root_that_may_not_mount_is_refused_with_the_reason_or_served():
-    code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom corrgrpo_gym.envs.sandbox import make_sandbox\n"
-    )
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom corrgrpo_gym.envs.sandbox import make_sandbox\n"
     code += "try:\n    make_sandbox(workers=1).close()\nexcept Exception as e:\n    print(type(e).__name__, e)\nelse:\n    print('served')"
     rights = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
     result = subprocess.run([*rights, sys.executable, "-c", code], capture_output=True, text=True)
@@ -367,9 +365,7 @@ def test_another_user_can_use_it_too(tmp_path):
             libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0, b"mode=755")
             for name, fd in inside:
                 os.mkdir(f"{folder}/{name}")
-                libc.mount(
-                    f"/proc/self/fd/{fd}".encode(), f"{folder}/{name}".encode(), None, launch._MS_BIND, None
-                )
+                libc.mount(f"/proc/self/fd/{fd}".encode(), f"{folder}/{name}".encode(), None, launch._MS_BIND, None)
                 os.close(fd)
         os.setgroups([])
         os.setgid(12345)

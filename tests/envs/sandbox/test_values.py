@@ -87,11 +87,7 @@ def test_any_bytes_are_a_value_or_bad(data):
         value = wire.loads(data)
     except wire.BadBytes:
         return
-    assert (
-        same(wire.loads(wire.dumps(value)), value)
-        or value != value
-        or isinstance(value, (list, tuple, dict, set))
-    )
+    assert same(wire.loads(wire.dumps(value)), value) or value != value or isinstance(value, (list, tuple, dict, set))
 
 
 @given(plain, st.data())
@@ -311,9 +307,7 @@ def test_trees(judge, own):
 
 def test_a_list_of_nodes(judge):
     code = "def f(heads): return [h and h.next for h in heads]"
-    check = (
-        "r = candidate([list_node([1, 2]), None])\nassert is_same_list(r[0], list_node([2])) and r[1] is None"
-    )
+    check = "r = candidate([list_node([1, 2]), None])\nassert is_same_list(r[0], list_node([2])) and r[1] is None"
     assert judge(code, check).status == "passed"
 
 

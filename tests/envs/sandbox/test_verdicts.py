@@ -162,9 +162,7 @@ def test_a_broken_test_is_an_error_with_the_rows_name(judge, test, words):
         judge(RIGHT, test=test)
 
 
-@pytest.mark.parametrize(
-    "prelude", ["import missing_module", "x = (", "raise ValueError", "raise SystemExit"]
-)
+@pytest.mark.parametrize("prelude", ["import missing_module", "x = (", "raise ValueError", "raise SystemExit"])
 def test_a_broken_prelude_is_an_error_with_the_rows_name(judge, prelude):
     with pytest.raises(SandboxError, match="'a task'.*prelude"):
         judge(RIGHT, prelude=prelude)
@@ -181,9 +179,7 @@ def test_cpu_time_counts_loading_and_calls_but_not_sleep(judge):
     busy = judge("import time\ndef f(n):\n" + burn + "    return n + 1")
     early = judge("import time\ndef burn():\n" + burn + "burn()\ndef f(n): return n + 1")
     behind = "import time, threading\ndef burn():\n" + burn + "def f(n):\n    if n == 1:\n"
-    behind += (
-        "        threading.Thread(target=burn).start()\n    else:\n        time.sleep(0.5)\n    return n + 1"
-    )
+    behind += "        threading.Thread(target=burn).start()\n    else:\n        time.sleep(0.5)\n    return n + 1"
     thread = judge(behind, "assert candidate(1) == 2\nassert candidate(2) == 3")
     assert [v.status for v in (lazy, busy, early, thread)] == ["passed"] * 4
     assert lazy.cpu_seconds < 0.9

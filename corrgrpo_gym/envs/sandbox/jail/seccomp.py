@@ -131,8 +131,7 @@ def assemble(machine: str, sockets: bool) -> bytes:
         (
             _IOCTL,
             1,
-            [part for n in _IOCTLS for part in (_op(_JEQ, n, 0, 1), _op(_RETURN, _ALLOW))]
-            + [_op(_RETURN, _ENOSYS)],
+            [part for n in _IOCTLS for part in (_op(_JEQ, n, 0, 1), _op(_RETURN, _ALLOW))] + [_op(_RETURN, _ENOSYS)],
         ),
     ]
     for numbers, argument, body in tests:

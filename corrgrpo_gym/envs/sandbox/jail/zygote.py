@@ -107,9 +107,7 @@ class Zygote:
 
     def run(self) -> None:
         """Serve until the judge closes the socket."""
-        self._control.sendall(
-            wire.frame(marshal.dumps({"seccomp": self._filter is not None, "pid": os.getpid()}))
-        )
+        self._control.sendall(wire.frame(marshal.dumps({"seccomp": self._filter is not None, "pid": os.getpid()})))
         while True:
             request, fd = self._receive()
             if request is None:
