@@ -152,7 +152,7 @@ def test_a_split_that_is_not_there(tmp_path):
 
 def test_embedded():
     problems, note, embedded = load_problems("embedded", "test")
-    assert embedded and len(problems) == 102 and note.startswith("embedded: 102 problems")
+    assert embedded and len(problems) == 108 and note.startswith("embedded: 108 problems")
     assert all(problem.slow_baseline for problem in problems)
 
 

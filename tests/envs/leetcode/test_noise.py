@@ -18,11 +18,12 @@ def test_the_mix(rows):
     kinds: Counter = Counter()
     for row in rows:
         clean = {fenced(row["baseline"]): "slow", fenced(row["completion"]): "fast"}
-        for answer in islice(noisy_answers(row, Random(1)), 20):
+        for answer in islice(noisy_answers(row, Random(row["task_id"])), 20):
             assert answer.startswith("```python\nclass Solution:") and answer.endswith("\n```")
             kinds[clean.get(answer, "slip")] += 1
     share = {name: count / kinds.total() for name, count in kinds.items()}
-    assert 0.55 < share["slow"] < 0.68 and 0.05 < share["fast"] < 0.12 and 0.25 < share["slip"] < 0.35
+    # 0.7 * 0.85, 0.3 * 0.85 and 0.15, from 2160 answers.
+    assert 0.56 < share["slow"] < 0.63 and 0.22 < share["fast"] < 0.29 and 0.12 < share["slip"] < 0.18
 
 
 def test_the_generator_decides(rows):
