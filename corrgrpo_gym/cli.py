@@ -157,6 +157,18 @@ def export(
     typer.echo(f"wrote {session.export(run, to, step, dtype.value)}")
 
 
+@app.command()
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; several runs of one algorithm are averaged.")],
+    out: Annotated[Path | None, typer.Option(help="Picture (png, svg, pdf).", show_default="RUN/curves.png")] = None,
+) -> None:
+    """Draw the learning curves of one or several runs."""
+    _need_torch()
+    from .learners import curves
+
+    typer.echo(f"wrote {curves.draw(runs, out or runs[0] / 'curves.png')}")
+
+
 def _need_torch() -> None:
     if find_spec("torch") is None or find_spec("transformers") is None:
         raise GymError("training needs torch and transformers: pip install 'corrgrpo-gym[train]'")

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,10 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import GymError
 from .chat import end_ids, load_tokenizer
 from .config import PolicyConfig
-from .kv import prefill, right_pad, select_rows
+from .kv import padding_is_free, prefill, right_pad, select_rows
+
+# Logits whose float32 copy is made at a time: 128 MiB.
+CHUNK = 2**25
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +31,6 @@ class Piece:
 
     prompt: Sequence[int]
     completions: Sequence[Sequence[int]]
-
-    def cost(self, shared: bool) -> int:
-        """Padded tokens of a forward pass over this piece alone."""
-        longest = max(len(c) for c in self.completions)
-        count = len(self.completions)
-        return len(self.prompt) + count * longest if shared else count * (len(self.prompt) + longest)
 
 
 class Policy:
@@ -52,6 +50,8 @@ class Policy:
         self.end_ids = end_ids(tokenizer, model)
         self.device = next(model.parameters()).device
         self.is_lora = config.lora_rank > 0
+        # Activation checkpointing and a cache exclude each other in transformers.
+        self.can_share = not config.gradient_checkpointing and padding_is_free(model)
         bf16 = config.dtype == "bfloat16" or (config.dtype == "auto" and self.device.type == "cuda")
         self._autocast_dtype = torch.bfloat16 if bf16 else None
         self._reference: Any = None
@@ -92,7 +92,8 @@ class Policy:
         Args:
             pieces: What to compute in one pass; rows come out in their order.
             temperature: The sampling temperature (0 counts as 1).
-            shared: Compute each prompt once for all its completions (the gradient is exact); false: once per row.
+            shared: Compute each prompt once for all its completions (the gradient is exact), where `can_share`
+                allows it; false: once per row.
             reference: Use the initial weights.
 
         Returns:
@@ -106,8 +107,7 @@ class Policy:
         rows = [c for piece in pieces for c in piece.completions]
         ids, mask = right_pad(rows, self.device)
         with context, self.autocast():
-            # Activation checkpointing and a cache exclude each other in transformers.
-            if shared and not self.config.gradient_checkpointing:
+            if shared and self.can_share:
                 logits = _shared_logits(model, pieces, ids, mask, self.device)
             else:
                 logits = _plain_logits(model, pieces, ids, self.device)
@@ -140,11 +140,10 @@ def _plain_logits(model: Any, pieces: Sequence[Piece], ids: torch.Tensor, device
     """Logits [R, C, V] with a whole sequence per row: the path that the shared one is tested against."""
     prompts = [piece.prompt for piece in pieces for _ in piece.completions]
     sequences = [[*piece.prompt, *c] for piece in pieces for c in piece.completions]
-    whole, mask = right_pad(sequences, device)
+    whole, _ = right_pad(sequences, device)
     first = min(len(p) for p in prompts) - 1
-    logits = model(
-        input_ids=whole, attention_mask=mask.long(), use_cache=False, logits_to_keep=whole.shape[1] - first
-    ).logits
+    # No mask: real tokens do not see the padding on their right, and each query must have a key (see prefill).
+    logits = model(input_ids=whole, use_cache=False, logits_to_keep=whole.shape[1] - first).logits
     begin = torch.tensor([len(p) - 1 - first for p in prompts], device=device)
     where = (begin[:, None] + torch.arange(ids.shape[1], device=device)).clamp(max=logits.shape[1] - 1)
     return logits.gather(1, where[..., None].expand(-1, -1, logits.shape[-1]))
@@ -157,7 +156,7 @@ def token_logps(logits: torch.Tensor, ids: torch.Tensor, temperature: float) -> 
     """
     vocabulary = logits.shape[-1]
     flat, targets = logits.reshape(-1, vocabulary), ids.reshape(-1)
-    chunk = max(1, 2**25 // vocabulary)
+    chunk = max(1, CHUNK // vocabulary)
     if flat.shape[0] <= chunk:
         return _chunk_logps(flat, targets, temperature).view_as(ids)
     parts = [
@@ -215,7 +214,9 @@ def _gather(pieces: Sequence[Piece], batch: list[tuple[int, int, int]]) -> tuple
     return out, [number for _, _, number in batch]
 
 
-def load_policy(source: str, config: PolicyConfig, *, reference: bool = False, adapter: Path | None = None) -> Policy:
+def load_policy(
+    source: str, config: PolicyConfig, *, reference: bool = False, adapter: Path | None = None, seed: int = 0
+) -> Policy:
     """Load a policy for training.
 
     Args:
@@ -223,6 +224,7 @@ def load_policy(source: str, config: PolicyConfig, *, reference: bool = False, a
         config: The policy section of the configuration.
         reference: Keep the initial weights for a KL term.
         adapter: Folder with LoRA adapters to go on with.
+        seed: Of new adapters.
 
     Raises:
         GymError: If the model cannot be loaded or has fewer blocks than are to be trained.
@@ -231,13 +233,17 @@ def load_policy(source: str, config: PolicyConfig, *, reference: bool = False, a
     model, tokenizer = load_model(source, config.attention, config.chat_template)
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        model.enable_input_require_grads()
+        # transformers recomputes in training mode alone, where dropout would change the log-probabilities.
+        _no_dropout(model)
+        model.train()
     blocks = _blocks(model)
     last = range(len(blocks))[-config.train_last_blocks :] if config.train_last_blocks else range(len(blocks))
     if config.train_last_blocks > len(blocks):
         raise GymError(f"policy.train_last_blocks is {config.train_last_blocks}, but {source} has {len(blocks)} blocks")
     if config.lora_rank:
-        model = _with_lora(model, config, list(last), adapter)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = _with_lora(model, config, list(last), adapter)
     elif config.train_last_blocks:
         model.requires_grad_(False)
         for i in last:
@@ -261,9 +267,11 @@ def load_model(source: str, attention: str = "sdpa", template: str = "") -> tupl
     place = str(path.parent) if gguf else str(path) if path.exists() else source
     options = {"gguf_file": gguf} if gguf else {}
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            place, dtype=torch.float32, attn_implementation=attention, **options
-        )
+        # Reading GGUF prints a progress bar of its own, which no setting turns off.
+        with contextlib.redirect_stderr(io.StringIO()) if gguf else contextlib.nullcontext():
+            model = AutoModelForCausalLM.from_pretrained(
+                place, dtype=torch.float32, attn_implementation=attention, **options
+            )
         tokenizer = load_tokenizer(place, template, gguf)
     except (OSError, ValueError, ImportError) as e:
         raise GymError(
@@ -294,6 +302,15 @@ def _device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise GymError(f"policy.device is {name!r}, but torch sees no GPU here")
     return device
+
+
+def _no_dropout(model: Any) -> None:
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if name.endswith("dropout") and isinstance(value, float):
+                setattr(module, name, 0.0)
 
 
 def _blocks(model: Any) -> Any:
