@@ -15,8 +15,8 @@ def brief(answer):
 
 
 def rows(split):
-    numbers = range(10) if split == "train" else range(10, 20)
-    return [{"prompt": f"{a} + {b} =", "target": str(a + b)} for a in numbers for b in numbers]
+    pairs = [(a, b) for a in range(20) for b in range(20) if ((a + 3 * b) % 5 == 0) == (split == "test")]
+    return [{"prompt": f"{a} + {b} =", "target": str(a + b)} for a, b in pairs]
 
 
 env = SingleTurnEnv(rows, [correct, Reward(brief, weight=0.1)], reference="target")

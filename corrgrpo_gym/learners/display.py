@@ -24,6 +24,9 @@ from .config import TrainConfig
 ROWS = 24
 
 
+MODEL_NOTES = {"embedded": "embedded: the small policy that goes with embedded data; needs no GPU and no download"}
+
+
 class Screen:
     """Prints a run's table to the terminal, or plain lines where there is none."""
 
@@ -60,7 +63,7 @@ class Screen:
             "environment": f"{config.env}: {tasks} tasks",
             "data": env.data_note or config.data,
             "algorithm": f"{config.algo}, {config.rollout.prompts} prompts x {config.rollout.samples} rollouts a step",
-            "model": config.model,
+            "model": MODEL_NOTES.get(config.model, config.model),
             "run": str(run),
         }
         for key, value in rows.items():
@@ -118,7 +121,7 @@ class Screen:
             self.console.print(f"[bold green]{line}[/]", soft_wrap=True)
 
     def footer(
-        self, run: Path, finished: bool, step: int, metrics: Sequence[Mapping[str, float]], seconds: float
+        self, run: Path, algo: str, finished: bool, step: int, metrics: Sequence[Mapping[str, float]], seconds: float
     ) -> None:
         """Say how it ended, where it is, and what to do next."""
         self.progress.stop()
@@ -148,7 +151,7 @@ class Screen:
             again = f"corrgrpo-gym train --config {place}/config.toml"
             for command, why in (
                 (f"corrgrpo-gym train --resume {place} --steps {2 * max(step, 1)}", "train longer"),
-                (f"{again} --algo gdpo", "the same run with another algorithm"),
+                (f"{again} --algo {'grpo' if algo != 'grpo' else 'corrgrpo'}", "the same run with another algorithm"),
                 (f"corrgrpo-gym plot {place}", "draw the curves"),
             ):
                 self.console.print(f"  {command}  [dim]# {why}[/]", soft_wrap=True)

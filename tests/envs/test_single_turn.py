@@ -52,10 +52,10 @@ def test_the_example_runs(monkeypatch):
     spec = importlib.util.spec_from_file_location("sums", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert check_env(module.env).tasks == 100
+    assert check_env(module.env).tasks == 320
     test = envs.make(f"{path}:env", split="test")
-    assert step(test, "20")[1] == pytest.approx([1, 1 / 3])
-    assert test.with_split("train").reset(options={"task": 1})[0][0]["content"] == "0 + 1 ="
+    assert step(test, "0")[1] == pytest.approx([1, 1 / 2])
+    assert test.with_split("train").reset(options={"task": 1})[0][0]["content"] == "0 + 2 ="
     code = [x for x in path.read_text().split('"""', 2)[2].split("\n") if x.strip()]
     assert len(code) <= 10
 

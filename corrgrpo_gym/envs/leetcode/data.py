@@ -45,7 +45,7 @@ def load_problems(data: str | Path | None, split: str) -> Loaded:
     if data is None or data == "auto":
         return _auto(split)
     if data == "embedded":
-        return _embedded(split, "asked for")
+        return _embedded(split, 'data = "embedded"')
     if data == "hub":
         path, where = hub.fetch(split)
         return _from_file(path, f"hub: {where}")
