@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
 from ..errors import GymError
 
 
@@ -19,24 +21,38 @@ def load_tokenizer(source: str, template: str = "", gguf: str | None = None) -> 
 
     tokenizer = AutoTokenizer.from_pretrained(source, **({"gguf_file": gguf} if gguf else {}))
     if template:
-        try:
-            tokenizer.chat_template = Path(template).read_text()
-        except OSError as e:
-            raise GymError(f"policy.chat_template: cannot read {template}: {e.strerror}") from e
+        tokenizer.chat_template = read_template(template)
     if not tokenizer.chat_template:
         raise GymError(f"the tokenizer of {source} has no chat template: give one with --set policy.chat_template=FILE")
     return tokenizer
 
 
+def read_template(file: str) -> str:
+    """The text of a template file. Raises GymError where it cannot be read."""
+    try:
+        return Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as e:
+        raise GymError(f"policy.chat_template: cannot read {file}: {getattr(e, 'strerror', None) or e}") from e
+
+
 def render(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = ()) -> list[int]:
     """Token ids of a chat, up to where the assistant's answer begins."""
-    ids = tokenizer.apply_chat_template(
-        list(messages),
-        tools=list(tools) or None,
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=False,
-    )
+    try:
+        ids = tokenizer.apply_chat_template(
+            list(messages),
+            tools=list(tools) or None,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+        )
+    except (TemplateError, TypeError, ValueError) as e:
+        roles = ", ".join(str(m.get("role")) for m in messages)
+        raise GymError(
+            f"the chat template of {tokenizer.name_or_path} cannot render a chat of the roles {roles}: {e}. "
+            "Give another one with --set policy.chat_template=FILE"
+        ) from e
+    if not ids:
+        raise GymError(f"the chat template of {tokenizer.name_or_path} renders a chat to nothing")
     return list(ids)
 
 

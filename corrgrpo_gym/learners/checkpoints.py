@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
-from ..errors import GymError
 from .policy import Policy
+from .runfolder import cannot_write
 
 STATE = "trainer.pt"
 _NAME = re.compile(r"step-(\d{6,})")
@@ -26,12 +27,18 @@ class Checkpoints:
     def __init__(self, folder: Path, keep: int = 2):
         self.folder = folder
         self.keep = keep
-        for old in folder.glob(".old-*"):  # killed in the middle of a swap: the old one is still whole
-            place = folder / old.name.removeprefix(".old-")
+
+    def recover(self) -> None:
+        """Clear up after a process that was killed while it wrote. Only for the one that writes from now on."""
+        for old in self.folder.glob(".old-*"):  # killed in the middle of a swap: the old one is still whole
+            place = self.folder / old.name.removeprefix(".old-")
             if not place.exists():
                 os.replace(old, place)
-        for leftover in [*folder.glob(".new-*"), *folder.glob(".old-*")]:
-            shutil.rmtree(leftover, ignore_errors=True)
+        for leftover in [*self.folder.glob(".new-*"), *self.folder.glob(".old-*")]:
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink()
 
     def path(self, step: int) -> Path:
         """Folder of a step's checkpoint."""
@@ -39,6 +46,8 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Steps with a complete checkpoint, in order."""
+        if not self.folder.is_dir():
+            return []
         found = (_NAME.fullmatch(p.name) for p in self.folder.iterdir() if (p / STATE).is_file())
         return sorted(int(m[1]) for m in found if m)
 
@@ -49,8 +58,14 @@ class Checkpoints:
         match = _NAME.fullmatch(os.readlink(link)) if link.is_symlink() else None
         return int(match[1]) if match else None
 
-    def save(self, step: int, policy: Policy, state: dict[str, Any], best: bool) -> Path:
+    def save(self, step: int, policy: Policy, state: dict[str, Any], best: int | None) -> Path:
         """Write a checkpoint: first beside, then in its place by one rename.
+
+        Args:
+            step: Finished steps.
+            policy: Its weights and tokenizer are written.
+            state: What else `load` must give back.
+            best: Step of the best checkpoint, this one included; None where none counts as such.
 
         Raises:
             GymError: If it cannot be written; the checkpoints before it stay.
@@ -70,16 +85,12 @@ class Checkpoints:
                 shutil.rmtree(old, ignore_errors=True)
             else:
                 os.replace(new, place)
-            if best:
-                self._link(place.name)
+            self.link(best)
             _sync_folder(self.folder)
-        except (OSError, RuntimeError) as e:
+        except (OSError, RuntimeError, SafetensorError) as e:
             # safetensors and torch report a full disk as errors of their own.
             shutil.rmtree(new, ignore_errors=True)
-            raise GymError(
-                f"cannot write the checkpoint {place}: {e}. The earlier checkpoints are whole: "
-                f"make room, then `corrgrpo-gym train --resume {self.folder.parent}`"
-            ) from e
+            raise cannot_write(place, self.folder.parent, e) from e
         self._prune()
         return place
 
@@ -87,11 +98,15 @@ class Checkpoints:
         """The trainer's state of a checkpoint."""
         return torch.load(self.path(step) / STATE, map_location="cpu", weights_only=True)
 
-    def _link(self, name: str) -> None:
-        temporary = self.folder / ".new-best"
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(name)
-        os.replace(temporary, self.folder / "best")
+    def link(self, step: int | None) -> None:
+        """Let `best` point to this step's checkpoint, or to none."""
+        link, temporary = self.folder / "best", self.folder / ".new-best"
+        if step is None:
+            link.unlink(missing_ok=True)
+        elif step != self.best:
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(self.path(step).name)
+            os.replace(temporary, link)
 
     def _prune(self) -> None:
         for step in self.steps()[: -self.keep]:

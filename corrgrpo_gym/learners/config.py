@@ -13,7 +13,7 @@ from ..errors import GymError, unknown
 class Section(BaseModel):
     """A table of the configuration; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False)
 
 
 class AlgorithmConfig(Section):
@@ -295,12 +295,7 @@ def documented_toml(config: TrainConfig) -> str:
             choices = get_args(field.annotation) if getattr(field.annotation, "__origin__", None) is Literal else ()
             note = f" One of: {', '.join(map(str, choices))}." if choices else ""
             lines.append(f"# {field.description or name}{note}")
-            text = (
-                tomli_w.dumps({name: dump[name]})
-                if not isinstance(value, dict)
-                else f"{name} = {_inline(dump[name])}\n"
-            )
-            lines.append(text.rstrip("\n"))
+            lines.append(f"{name} = {_inline(dump[name])}")
         for name, value in later:
             lines.append(f"\n[{prefix}{name}]")
             table(value, f"{prefix}{name}.")
@@ -309,11 +304,11 @@ def documented_toml(config: TrainConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _inline(value: dict[str, Any]) -> str:
-    import json
-
-    # A JSON scalar or list is a TOML value too, and keys are quoted in both.
-    body = ", ".join(
-        f"{json.dumps(k)} = {_inline(v) if isinstance(v, dict) else json.dumps(v)}" for k, v in value.items()
-    )
-    return "{" + (f" {body} " if body else "") + "}"
+def _inline(value: Any) -> str:
+    """A TOML value on one line."""
+    if isinstance(value, dict):
+        body = ", ".join(f"{_inline(key)} = {_inline(v)}" for key, v in value.items())
+        return "{" + (f" {body} " if body else "") + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")

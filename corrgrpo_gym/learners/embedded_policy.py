@@ -17,7 +17,8 @@ import torch
 from .. import __version__
 from ..envs import MultiRewardEnv
 from ..errors import GymError
-from .config import WarmStartConfig
+from .chat import read_template
+from .config import TrainConfig
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 64,
@@ -70,12 +71,15 @@ def texts_of(env: MultiRewardEnv) -> list[str]:
     return texts
 
 
-def fingerprint(texts: list[str], warm_start: WarmStartConfig) -> str:
-    """A name for the policy that these texts and this warm start make."""
+def fingerprint(texts: list[str], config: TrainConfig) -> str:
+    """A name for the policy that these texts and this configuration's warm start make."""
     import transformers
 
     recipe = [__version__, torch.__version__, transformers.__version__, SHAPE, VOCABULARY, TEMPLATE]
-    digest = hashlib.sha256(json.dumps([recipe, warm_start.model_dump(mode="json")]).encode())
+    # What is too long is left out of the warm start, and a template of the user's own is what it learns.
+    limits = [config.rollout.max_prompt_tokens, config.rollout.max_new_tokens]
+    template = read_template(config.policy.chat_template) if config.policy.chat_template else ""
+    digest = hashlib.sha256(json.dumps([recipe, limits, template, config.warm_start.model_dump(mode="json")]).encode())
     for text in texts:
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()[:16]

@@ -16,9 +16,24 @@ def new_cache(model: Any) -> dict[str, Any]:
     """
     from transformers import DynamicCache
 
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base = _base(model)
     parameters = inspect.signature(base.forward).parameters
     return {"cache" if "cache" in parameters else "past_key_values": DynamicCache(config=base.config)}
+
+
+def padding_is_free(model: Any) -> bool:
+    """Whether padding between a prompt and what follows changes nothing.
+
+    It does where layers count places instead of positions (sliding windows) or carry a state (linear attention).
+    """
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer
+
+    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=_base(model).config).layers)
+
+
+def _base(model: Any) -> Any:
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def select_rows(cache: dict[str, Any], rows: Any) -> None:
@@ -45,12 +60,13 @@ class Prefix:
 def prefill(model: Any, prompts: Sequence[Sequence[int]], device: Any) -> Prefix:
     """Compute all of each prompt but its last token, which goes in front of what follows.
 
-    Padding is on the right: no query is left without a key, which some attention implementations turn into NaN.
+    Padding is on the right, where no real token sees it; so it needs no mask, which would leave queries without a
+    key, and some attention implementations turn those into NaN.
     """
     cache = new_cache(model)
     ids, mask = right_pad([p[:-1] for p in prompts], device)
     if ids.shape[1]:
-        model(input_ids=ids, attention_mask=mask.long(), use_cache=True, logits_to_keep=1, **cache)
+        model(input_ids=ids, use_cache=True, logits_to_keep=1, **cache)
     return Prefix(cache, mask.long(), mask.sum(1))
 
 

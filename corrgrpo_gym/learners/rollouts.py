@@ -1,8 +1,8 @@
 """Groups of rollouts: prompts out of an environment, answers out of an engine, rewards while others are sampled."""
 
 import itertools
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from ..envs import MultiRewardEnv
 from ..errors import GymError
 from .chat import decode, render
-from .engines.base import Completion, Sampling, TokenEngine
+from .engines.base import Completion, Interrupted, Sampling, TokenEngine
 
 
 @dataclass(slots=True)
@@ -141,6 +141,7 @@ def collect(
 
     try:
         engine.generate([prompts.ids(t) for t in tasks], n, sampling, on_finish=finished, interrupted=interrupted)
+        _wait(pending.values(), interrupted)
         return [
             Group(task, prompts.env.task_id(task), prompts.ids(task), [pending[g, j].result() for j in range(n)])
             for g, task in enumerate(tasks)
@@ -148,3 +149,14 @@ def collect(
     finally:
         for future in pending.values():
             future.cancel()
+
+
+def _wait(futures: Collection[Future[Rollout]], interrupted: Callable[[], bool]) -> None:
+    """Wait for all, or until one has failed or the user wants to stop."""
+    left: Collection[Future[Rollout]] = futures
+    while left:
+        done, left = wait(left, timeout=0.2, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+        if left and interrupted():
+            raise Interrupted

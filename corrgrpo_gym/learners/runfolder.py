@@ -1,12 +1,15 @@
 """The one place that writes a run folder."""
 
+import errno
+import fcntl
 import json
 import logging
 import math
 import os
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -14,6 +17,7 @@ from ..errors import GymError
 from .config import TrainConfig, to_toml
 from .rollouts import Group
 
+START, NEW_START = "start", ".start.new"
 STREAMS = ("metrics.jsonl", "rollouts.jsonl", "timings.jsonl")
 
 
@@ -29,7 +33,8 @@ class RunFolder:
         self.log.setLevel(logging.INFO)
         self.log.propagate = False
         self.log.handlers.clear()
-        handler = logging.FileHandler(path / "log.txt", encoding="utf-8")
+        self._lock = _lock(path)
+        handler = _LogFile(path / "log.txt", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         self.log.addHandler(handler)
 
@@ -50,15 +55,25 @@ class RunFolder:
             write_text(path / "config.toml", to_toml(config))
             return cls(path)
         except OSError as e:
-            raise GymError(f"cannot write the run folder {path}: {e.strerror}: give another --out") from e
+            raise GymError(f"cannot write the run folder {path}: {e.strerror}. Give another --out") from e
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """Open an existing run folder."""
         if not (path / "config.toml").is_file():
             raise GymError(f"{path} is not a run folder: it has no config.toml")
-        (path / "checkpoints").mkdir(exist_ok=True)
-        return cls(path)
+        try:
+            (path / "checkpoints").mkdir(exist_ok=True)
+            return cls(path)
+        except OSError as e:
+            raise GymError(f"cannot write the run folder {path}: {e.strerror}") from e
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Write config.toml anew."""
+        try:
+            write_text(self.path / "config.toml", to_toml(config))
+        except OSError as e:
+            raise cannot_write(self.path / "config.toml", self.path, e) from e
 
     def append(self, stream: str, records: Iterable[dict[str, Any]]) -> None:
         """Append records to a stream and hand them to the operating system."""
@@ -67,14 +82,21 @@ class RunFolder:
             with open(self.path / stream, "a", encoding="ascii") as f:
                 f.write(text)
         except OSError as e:
-            raise GymError(
-                f"cannot write {self.path / stream}: {e.strerror}. Nothing before the last checkpoint is lost: "
-                f"make room, then `corrgrpo-gym train --resume {self.path}`"
-            ) from e
+            raise cannot_write(self.path / stream, self.path, e) from e
 
     def offsets(self) -> dict[str, int]:
-        """Length of each stream in bytes."""
-        return {s: (self.path / s).stat().st_size if (self.path / s).exists() else 0 for s in STREAMS}
+        """Length of each stream in bytes; that much is on the disk then, as a checkpoint counts on it."""
+        lengths = dict.fromkeys(STREAMS, 0)
+        for stream in STREAMS:
+            path = self.path / stream
+            if path.exists():
+                try:
+                    with open(path, "rb") as f:
+                        os.fsync(f.fileno())
+                        lengths[stream] = f.seek(0, os.SEEK_END)
+                except OSError as e:
+                    raise cannot_write(path, self.path, e) from e
+        return lengths
 
     def truncate(self, offsets: dict[str, int]) -> None:
         """Cut the streams back to where they were at a checkpoint."""
@@ -88,11 +110,54 @@ class RunFolder:
         path = self.path / stream
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
+    def remove_if_empty(self) -> None:
+        """Remove a folder to which nothing of a run has been written yet, so that its name is free again."""
+        if any((self.path / s).exists() for s in (*STREAMS, START)) or any((self.path / "checkpoints").iterdir()):
+            return
+        self.close()
+        shutil.rmtree(self.path / NEW_START, ignore_errors=True)
+        for name in ("config.toml", "log.txt", ".lock"):
+            (self.path / name).unlink(missing_ok=True)
+        (self.path / "checkpoints").rmdir()
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
     def close(self) -> None:
-        """Close the log."""
+        """Close the log and let others write."""
         for handler in self.log.handlers:
             handler.close()
         self.log.handlers.clear()
+        self._lock.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log that a full disk makes shorter, not a traceback: what matters is written elsewhere, with errors."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        pass
+
+
+def _lock(path: Path) -> IO[str]:
+    """Take the folder for this process; the lock ends with it, however it ends."""
+    file = open(path / ".lock", "w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+        file.close()
+        if e.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise GymError(f"another process is writing to the run folder {path}: wait for it, or stop it") from None
+        # A file system without locks: then there is none.
+        return open(path / ".lock", "w")
+    return file
+
+
+def cannot_write(file: Path, run: Path, error: Exception) -> GymError:
+    """The error for a full disk or the like, which says how to go on."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return GymError(
+        f"cannot write {file}: {why}. Nothing before the last checkpoint is lost: "
+        f"make room, then `corrgrpo-gym train --resume {run}`"
+    )
 
 
 def rollout_records(

@@ -10,23 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from .. import envs
 from ..envs import MultiRewardEnv
 from ..errors import GymError
 from . import embedded_policy
 from .checkpoints import Checkpoints
-from .config import TrainConfig, load_toml, resolve, to_toml
+from .config import TrainConfig, load_toml, resolve
 from .display import Screen
 from .engines.base import Interrupted
 from .policy import Policy, load_policy
 from .rollouts import Prompts
-from .runfolder import RunFolder, write_text
-from .trackers import open_trackers
-from .trainer import State, Trainer, algorithm_of
+from .runfolder import NEW_START, START, RunFolder, cannot_write
+from .trackers import check_trackers, open_trackers
+from .trainer import State, Trainer, algorithm_of, check_metric
 from .warm_start import warm_start
-
-START = "start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +71,11 @@ def resume(path: Path, steps: int | None = None) -> Outcome:
     if not (path / "config.toml").is_file():
         raise GymError(f"cannot resume {path}: it is not a run folder (no config.toml)")
     config = resolve(load_toml(path / "config.toml"))
-    if steps is not None and steps != config.steps:
+    if steps is not None:
+        done = Checkpoints(path / "checkpoints").steps()
+        if done and steps < done[-1]:
+            raise GymError(f"cannot resume {path} to step {steps}: it has done {done[-1]} steps already")
         config = config.model_copy(update={"steps": steps})
-        write_text(path / "config.toml", to_toml(config))
     return _run(config, path, resume=True)
 
 
@@ -90,12 +91,18 @@ def _run(config: TrainConfig, path: Path, resume: bool) -> Outcome:
             if config.validation.every:
                 options = config.env_options | env.shared_options()
                 held_out = envs.make(config.env, split=config.validation.split, data=config.data, **options)
+            check_metric(config, env.reward_names)
+            check_trackers(config.track)
             screen.header(config, env, held_out, path)
             run = RunFolder.open(path) if resume else RunFolder.create(path, config)
             try:
+                if resume:
+                    run.write_config(config)
                 return _train(config, env, held_out, algorithm, run, screen, interrupted)
             except Exception as e:
                 run.log.error("%s: %s", type(e).__name__, e)
+                if not resume:
+                    run.remove_if_empty()
                 raise
             finally:
                 run.close()
@@ -116,12 +123,15 @@ def _train(
 ) -> Outcome:
     began = time.perf_counter()
     checkpoints = Checkpoints(run.path / "checkpoints", config.checkpoint.keep)
+    checkpoints.recover()
     done = checkpoints.steps()
     saved = checkpoints.load(done[-1]) if done else None
     run.truncate(saved["offsets"] if saved else {})
     try:
-        policy = _policy(config, env, run, checkpoints.path(done[-1]) if done else None, screen, interrupted)
+        kl = algorithm.loss_options["kl_coef"] > 0
+        policy = _policy(config, kl, env, run, checkpoints.path(done[-1]) if done else None, screen, interrupted)
     except Interrupted:
+        screen.footer(run.path, config.algo, False, 0, [], time.perf_counter() - began)
         return Outcome(run.path, False, 0)
     prompts = Prompts(env, policy.tokenizer, config.rollout.max_prompt_tokens)
     validation = None
@@ -137,6 +147,7 @@ def _train(
     if saved:
         optimizer = saved.pop("optimizer")
         state = State(**saved)
+        checkpoints.link(state.best_step)  # a process that was killed may have saved this step, but not the link
         screen.note(f"resuming after step {state.step}")
     run.log.info("%s: %s, seed %d, from step %d", config.algo, policy.describe(), config.seed, state.step)
     screen.table(env.reward_names, config.steps, policy.describe(), run.read("metrics.jsonl"))
@@ -151,12 +162,13 @@ def _train(
         for tracker in trackers:
             tracker.close()
     run.log.info("%s at step %d", "finished" if finished else "interrupted", state.step)
-    screen.footer(run.path, finished, state.step, run.read("metrics.jsonl"), time.perf_counter() - began)
+    screen.footer(run.path, config.algo, finished, state.step, run.read("metrics.jsonl"), time.perf_counter() - began)
     return Outcome(run.path, finished, state.step)
 
 
 def _policy(
     config: TrainConfig,
+    kl: bool,
     env: MultiRewardEnv,
     run: RunFolder,
     checkpoint: Path | None,
@@ -164,15 +176,15 @@ def _policy(
     interrupted: Callable[[], bool],
 ) -> Policy:
     """The policy at the point where the run stands; a warm start is done, or taken from the cache or the run."""
-    kl = config.algorithm.kl_coef > 0
     base = run.path / START if config.warm_start.steps or config.model == "embedded" else None
     if base and not base.exists():
-        _make_start(config, env, base, screen, interrupted)
+        try:
+            _make_start(config, env, base, screen, interrupted)
+        except (OSError, SafetensorError) as e:
+            raise cannot_write(base, run.path, e) from e
     source = str(base or config.model)
-    if checkpoint is None:
-        return load_policy(source, config.policy, reference=kl)
-    if config.policy.lora_rank:
-        return load_policy(source, config.policy, reference=kl, adapter=checkpoint)
+    if checkpoint is None or config.policy.lora_rank:
+        return load_policy(source, config.policy, reference=kl, adapter=checkpoint, seed=config.seed)
     policy = load_policy(str(checkpoint), config.policy)
     if kl:
         policy.set_reference(load_policy(source, config.policy).model)
@@ -185,12 +197,14 @@ def _make_start(
     """Warm-start the model into the folder `base`, whole or not at all."""
     import shutil
 
-    new = base.with_name(f".{START}.new")
+    new = base.with_name(NEW_START)
     shutil.rmtree(new, ignore_errors=True)
-    cached, source = None, config.model
+    cached, source, settings = None, config.model, config.policy
     if config.model == "embedded":
+        # From random weights everything must be trained; what the run itself trains comes later.
+        settings = settings.model_copy(update={"lora_rank": 0, "train_last_blocks": 0, "dtype": "float32"})
         texts = embedded_policy.texts_of(env)
-        cached = embedded_policy.cache_folder() / f"policy-{embedded_policy.fingerprint(texts, config.warm_start)}"
+        cached = embedded_policy.cache_folder() / f"policy-{embedded_policy.fingerprint(texts, config)}"
         if cached.is_dir():
             screen.note(f"warm-started policy taken from {cached}")
             shutil.copytree(cached, new)
@@ -198,7 +212,7 @@ def _make_start(
             return
         embedded_policy.build(texts, new)
         source = str(new)
-    policy = load_policy(source, config.policy)
+    policy = load_policy(source, settings, seed=config.seed)
     prompts = Prompts(env, policy.tokenizer, config.rollout.max_prompt_tokens)
     with screen.bar("warm start on reference answers", config.warm_start.steps) as advance:
         warm_start(

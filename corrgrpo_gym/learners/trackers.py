@@ -1,6 +1,7 @@
 """Trackers: where metrics go besides the run folder."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,12 +23,8 @@ class TensorBoard:
     """Writes event files to RUN/tensorboard."""
 
     def __init__(self, path: Path, config: TrainConfig, resume: bool):
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as e:
-            raise GymError(
-                "track names tensorboard, which is not installed: pip install 'corrgrpo-gym[tensorboard]'"
-            ) from e
+        from torch.utils.tensorboard import SummaryWriter
+
         self._writer = SummaryWriter(str(path / "tensorboard"))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -44,10 +41,8 @@ class WandB:
     """Sends metrics to Weights & Biases, under the run folder's name."""
 
     def __init__(self, path: Path, config: TrainConfig, resume: bool):
-        try:
-            import wandb
-        except ImportError as e:
-            raise GymError("track names wandb, which is not installed: pip install 'corrgrpo-gym[wandb]'") from e
+        import wandb
+
         self._run: Any = wandb.init(
             project="corrgrpo-gym",
             name=path.name,
@@ -69,10 +64,13 @@ class WandB:
 TRACKERS: dict[str, Callable[[Path, TrainConfig, bool], Tracker]] = {"tensorboard": TensorBoard, "wandb": WandB}
 
 
-def open_trackers(names: Sequence[str], path: Path, config: TrainConfig, resume: bool) -> list[Tracker]:
-    """Open the trackers that the configuration names.
+def check_trackers(names: Sequence[str]) -> None:
+    """Raise GymError if a tracker's package is not installed; the message says how to install it."""
+    for name in names:
+        if find_spec(name) is None:
+            raise GymError(f"track names {name}, which is not installed: pip install 'corrgrpo-gym[{name}]'")
 
-    Raises:
-        GymError: If a tracker's package is not installed; the message says how to install it.
-    """
+
+def open_trackers(names: Sequence[str], path: Path, config: TrainConfig, resume: bool) -> list[Tracker]:
+    """Open the trackers that the configuration names; `check_trackers` has found them installed."""
     return [TRACKERS[name](path, config, resume) for name in names]

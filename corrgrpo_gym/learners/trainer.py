@@ -48,6 +48,7 @@ class State:
         step: Finished updates.
         cursor: Prompts taken from the shuffled sequence.
         best: Best value of the checkpoint metric so far.
+        best_step: The step that had it.
         pending: Metrics of a step whose validation is still to be done.
         offsets: Lengths of the run folder's streams.
     """
@@ -55,6 +56,7 @@ class State:
     step: int = 0
     cursor: int = 0
     best: float | None = None
+    best_step: int | None = None
     pending: dict[str, float] | None = None
     offsets: dict[str, int] = field(default_factory=dict)
 
@@ -126,7 +128,7 @@ class Trainer:
                 self._finish_step(self._train_step())
         except Interrupted:
             if self._saved != state.step or state.pending is not None:
-                self._save(best=False)
+                self._save()
             return False
         finally:
             self.scorers.shutdown(wait=True, cancel_futures=True)
@@ -152,6 +154,8 @@ class Trainer:
         metrics = self._describe(groups, rewards, estimate.info)
         metrics["sampled_groups"] = float(sampled)
         metrics |= self.updater.update(groups, advantages, lr, (config.seed, 0x5EED, step))
+        if metrics["skipped_updates"]:
+            self.run.log.warning("step %d: the gradient was not finite, so the weights were left as they were", step)
         self._timings["update"] = time.perf_counter() - started
         self.run.append("rollouts.jsonl", rollout_records(step, "train", groups, self.names, advantages.tolist()))
         self.state.step, self.state.cursor, self.state.pending = step, cursor, metrics
@@ -247,12 +251,13 @@ class Trainer:
         self._timings = {}
         value = metrics.get(config.checkpoint.metric)
         sign = 1 if config.checkpoint.mode == "max" else -1
-        best = value is not None and (state.best is None or sign * value > sign * state.best)
+        # Step 0 has no checkpoint: the best is the best of what training made.
+        best = step > 0 and value is not None and (state.best is None or sign * value > sign * state.best)
         if best:
-            state.best = value
+            state.best, state.best_step = value, step
         due = config.checkpoint.every and step % config.checkpoint.every == 0
         if step and (best or last or due):
-            self._save(best)
+            self._save()
         self.display.row(step, metrics, seconds)
 
     def _validate(self) -> dict[str, float]:
@@ -265,17 +270,26 @@ class Trainer:
         self.run.append("rollouts.jsonl", rollout_records(self.state.step, split, groups, self.names, None))
         return self._rewards("val", groups)
 
-    def _save(self, best: bool) -> None:
+    def _save(self) -> None:
         self.display.phase("saving", 0, 1)
         self.state.offsets = self.run.offsets()
         state = asdict(self.state) | {"optimizer": self.updater.optimizer.state_dict()}
-        self.checkpoints.save(self.state.step, self.policy, state, best)
+        self.checkpoints.save(self.state.step, self.policy, state, self.state.best_step)
         self._saved = self.state.step
 
 
 def seed(*parts: int) -> int:
     """A seed for torch from several numbers."""
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
+
+
+def check_metric(config: TrainConfig, names: Sequence[str]) -> None:
+    """Raise GymError if the metric that names the best checkpoint is of a reward component that does not exist."""
+    metric = config.checkpoint.metric
+    kind = metric.partition("/")[0]
+    known = [f"{kind}/{name}" for name in (*names, "total")]
+    if kind in ("val", "reward") and metric not in known:
+        raise GymError("checkpoint.metric: " + unknown("metric", metric, known))
 
 
 def algorithm_of(config: TrainConfig, names: Sequence[str], weights: Sequence[float]) -> Algorithm:

@@ -50,6 +50,7 @@ class Updater:
         self.config = config
         self.temperature = temperature
         self.sampler_cap = sampler_cap
+        self.shared = config.shared_prefix and policy.can_share
         self.optimizer = torch.optim.AdamW(
             policy.trainable(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
@@ -109,17 +110,17 @@ class Updater:
         self.optimizer.zero_grad(set_to_none=True)
         sums: dict[str, float] = {}
         loss = largest_gap = 0.0
-        batches = micro_batches([pieces[i] for i in live], config.micro_batch_tokens, config.shared_prefix)
+        batches = micro_batches([pieces[i] for i in live], config.micro_batch_tokens, self.shared)
         for batch, index in batches:
             where = numbers[torch.tensor(index, device=device)]
-            logp, mask = policy.logps(batch, self.temperature, shared=config.shared_prefix)
+            logp, mask = policy.logps(batch, self.temperature, shared=self.shared)
             mask = mask & rows.kept[where, None]
             sampler = rows.sampler[where, : logp.shape[1]]
             old_logp = logp.detach() if old is None else old[where, : logp.shape[1]]
             ref_logp = None
             if kl:
                 with torch.no_grad():
-                    ref_logp, _ = policy.logps(batch, self.temperature, shared=config.shared_prefix, reference=True)
+                    ref_logp, _ = policy.logps(batch, self.temperature, shared=self.shared, reference=True)
             out = self.algorithm.policy_loss(
                 logp,
                 old_logp,
@@ -151,8 +152,8 @@ class Updater:
     def _old_logps(self, pieces: list[Piece], rows: "_Rows") -> torch.Tensor:
         """Log-probabilities [R, C] of all rows before the first optimiser step of this batch."""
         old = torch.zeros_like(rows.sampler)
-        for batch, index in micro_batches(pieces, self.config.micro_batch_tokens, self.config.shared_prefix):
-            logp, _ = self.policy.logps(batch, self.temperature, shared=self.config.shared_prefix)
+        for batch, index in micro_batches(pieces, self.config.micro_batch_tokens, self.shared):
+            logp, _ = self.policy.logps(batch, self.temperature, shared=self.shared)
             old[torch.tensor(index, device=old.device), : logp.shape[1]] = logp
         return old
 

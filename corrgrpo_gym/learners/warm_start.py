@@ -60,6 +60,8 @@ def warm_start(
         GymError: If no reference answer is short enough.
     """
     tokenizer, end = policy.tokenizer, [policy.tokenizer.eos_token_id]
+    if end == [None]:
+        raise GymError(f"warm start: the tokenizer of {tokenizer.name_or_path} has no end token to teach")
     pairs = [
         (task, ids)
         for task, answer in reference_pairs(prompts)
@@ -106,7 +108,7 @@ def _step(
         for row, (prompt, _) in enumerate(chunk):
             labels[row, : len(prompt)] = -100
         with policy.autocast():
-            logits = policy.model(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits
+            logits = policy.model(input_ids=ids, use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(
             logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=-100, reduction="sum"
         )

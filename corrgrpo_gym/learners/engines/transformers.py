@@ -1,11 +1,12 @@
 """Sampling with a transformers model, the learner's own: no copy of the weights, so nothing to synchronise."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ..kv import prefill, select_rows
+from ..kv import padding_is_free, prefill, select_rows
 from .base import Completion, Interrupted, Sampling
 
 
@@ -58,10 +59,15 @@ class TransformersEngine:
         # Prompts of similar length share a batch: less padding.
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         rows = [(i, j) for i in order for j in range(n)]
+        if padding_is_free(self.model):
+            parts = [rows]
+        else:
+            parts = [list(part) for _, part in itertools.groupby(rows, key=lambda row: len(prompts[row[0]]))]
+        batches = [part[k : k + self.max_rows] for part in parts for k in range(0, len(part), self.max_rows)]
         try:
             with self.autocast():
-                for start in range(0, len(rows), self.max_rows):
-                    self._decode(prompts, rows[start : start + self.max_rows], n, noise, sampling, finish, interrupted)
+                for batch in batches:
+                    self._decode(prompts, batch, n, noise, sampling, finish, interrupted)
         finally:
             self.model.train(training)
         return results  # type: ignore[return-value]
