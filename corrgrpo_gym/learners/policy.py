@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import GymError
@@ -232,7 +233,9 @@ def load_policy(
     device = _device(config.device)
     model, tokenizer = load_model(source, config.attention, config.chat_template)
     if config.gradient_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        # transformers 5.20 renamed the method.
+        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
         # transformers recomputes in training mode alone, where dropout would change the log-probabilities.
         _no_dropout(model)
         model.train()
@@ -273,9 +276,11 @@ def load_model(source: str, attention: str = "sdpa", template: str = "") -> tupl
                 place, dtype=torch.float32, attn_implementation=attention, **options
             )
         tokenizer = load_tokenizer(place, template, gguf)
-    except (OSError, ValueError, ImportError) as e:
+    except GymError:
+        raise
+    except (OSError, ValueError, ImportError, RuntimeError, KeyError, SafetensorError) as e:
         raise GymError(
-            f"cannot load the model {source!r}: {str(e).splitlines()[0]}\n"
+            f"cannot load the model {source!r}: {(str(e) or type(e).__name__).splitlines()[0]}\n"
             "Give a folder in Hugging Face format, a .gguf file (pip install 'corrgrpo-gym[gguf]'), "
             "a hub id (needs the network or the hub's cache), or `embedded`."
         ) from e
@@ -325,14 +330,21 @@ def _with_lora(model: Any, config: PolicyConfig, layers: list[int], adapter: Pat
 
     if adapter is not None:
         return PeftModel.from_pretrained(model, str(adapter), is_trainable=True)
+    names = {module: name for name, module in model.named_modules()}
+    blocks = _blocks(model)
+    targets = [
+        f"{names[blocks[i]]}.{name}"
+        for i in layers
+        for name, module in blocks[i].named_modules()
+        if isinstance(module, torch.nn.Linear)
+    ]
     return get_peft_model(
         model,
         LoraConfig(
             r=config.lora_rank,
             lora_alpha=config.lora_alpha or 2 * config.lora_rank,
             lora_dropout=0.0,
-            target_modules="all-linear",
-            layers_to_transform=layers if config.train_last_blocks else None,
+            target_modules=targets,
             task_type="CAUSAL_LM",
         ),
     )

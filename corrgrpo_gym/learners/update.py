@@ -149,11 +149,13 @@ class Updater:
         return metrics | {"skipped_updates": 1.0}
 
     @torch.no_grad()
-    def _old_logps(self, pieces: list[Piece], rows: "_Rows") -> torch.Tensor:
+    def _old_logps(self, pieces: list[Piece], rows: "_Rows") -> torch.Tensor | None:
         """Log-probabilities [R, C] of all rows before the first optimiser step of this batch."""
-        old = torch.zeros_like(rows.sampler)
+        old = None
         for batch, index in micro_batches(pieces, self.config.micro_batch_tokens, self.shared):
             logp, _ = self.policy.logps(batch, self.temperature, shared=self.shared)
+            if old is None:
+                old = logp.new_zeros(rows.sampler.shape)
             old[torch.tensor(index, device=old.device), : logp.shape[1]] = logp
         return old
 
