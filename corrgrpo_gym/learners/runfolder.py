@@ -151,10 +151,14 @@ def _lock(path: Path) -> IO[str]:
     return file
 
 
-def cannot_write(file: Path, run: Path, error: Exception) -> GymError:
-    """The error for a full disk or the like, which says how to go on."""
+class CannotWrite(GymError):
+    """A full disk or the like; the run can go on when that is mended."""
+
+
+def cannot_write(file: Path, run: Path, error: Exception) -> CannotWrite:
+    """The error that names the file and says how to go on."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return GymError(
+    return CannotWrite(
         f"cannot write {file}: {why}. Nothing before the last checkpoint is lost: "
         f"make room, then `corrgrpo-gym train --resume {run}`"
     )

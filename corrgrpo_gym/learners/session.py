@@ -22,7 +22,7 @@ from .display import Screen
 from .engines.base import Interrupted
 from .policy import Policy, load_policy
 from .rollouts import Prompts
-from .runfolder import NEW_START, START, RunFolder, cannot_write
+from .runfolder import NEW_START, START, CannotWrite, RunFolder, cannot_write
 from .trackers import check_trackers, open_trackers
 from .trainer import State, Trainer, algorithm_of, check_metric
 from .warm_start import warm_start
@@ -101,7 +101,7 @@ def _run(config: TrainConfig, path: Path, resume: bool) -> Outcome:
                 return _train(config, env, held_out, algorithm, run, screen, interrupted)
             except Exception as e:
                 run.log.error("%s: %s", type(e).__name__, e)
-                if not resume:
+                if not resume and not isinstance(e, CannotWrite):
                     run.remove_if_empty()
                 raise
             finally:

@@ -129,10 +129,11 @@ def _optimizers(parameters: Sequence[torch.nn.Parameter], model: Any, config: Wa
         outer = {id(m.weight) for m in (model.get_input_embeddings(), model.get_output_embeddings())}
         inner = [p for p in parameters if p.ndim == 2 and id(p) not in outer]
         rest = [p for p in parameters if p.ndim != 2 or id(p) in outer]
-        optimizers = [
-            torch.optim.AdamW(rest, lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01),
-            torch.optim.Muon(inner, lr=config.matrix_lr, weight_decay=0.0, momentum=0.9),
-        ]
+        optimizers = []  # adapters have nothing but matrices, a norm alone has none
+        if rest:
+            optimizers.append(torch.optim.AdamW(rest, lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01))
+        if inner:
+            optimizers.append(torch.optim.Muon(inner, lr=config.matrix_lr, weight_decay=0.0, momentum=0.9))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

@@ -1,5 +1,10 @@
+import os
+
 import pytest
 import torch
+
+# Before anything loads a tokenizer: some tests fork.
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -9,3 +14,24 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cache(tmp_path_factory):
+    """A cache of our own: the first test that needs a warm-started policy makes it."""
+    folder = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("CORRGRPO_GYM_CACHE")
+    os.environ["CORRGRPO_GYM_CACHE"] = str(folder)
+    yield folder
+    if before is None:
+        del os.environ["CORRGRPO_GYM_CACHE"]
+    else:
+        os.environ["CORRGRPO_GYM_CACHE"] = before
+
+
+@pytest.fixture(autouse=True)
+def no_hooks():
+    from . import toy
+
+    yield
+    toy.HOOKS.clear()

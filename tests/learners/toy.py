@@ -1,44 +1,47 @@
-"""A toy environment that a small policy learns in seconds: repeat a word, once, politely if it costs nothing."""
+"""A toy environment that a small policy learns in seconds: answer with a warm colour, alone, and politely."""
+
+from random import Random
 
 from corrgrpo_gym.envs import Reward, SingleTurnEnv
 
-WORDS = ("red", "blue", "green", "black", "white", "brown", "pink", "grey")
+WARM = ("red", "orange", "brown")
+COLOURS = (*WARM, "blue", "green", "black", "white", "grey")
 NAMES = ("correct", "brief", "polite")
-STEPS: list[str] = []  # answers that were scored, for tests that watch
-HOOKS: list = []  # called with each answer before it is scored
+HOOKS: list = []  # called with each answer when it is scored, for tests that watch or stop a run
 
 
-def correct(answer, word):
-    for hook in HOOKS:
+def correct(answer):
+    for hook in list(HOOKS):
         hook(answer)
-    STEPS.append(answer)
-    return float(answer.split()[:1] == [word])
+    return float(answer.split()[:1] != [] and answer.split()[0] in WARM)
 
 
 def brief(answer):
-    return 1.0 if len(answer.split()) == 1 else 0.0
+    return float(len(answer.split()) <= 2)
 
 
 def polite(answer):
     return float("please" in answer)
 
 
-def _row(asked, word):
-    other = WORDS[(WORDS.index(word) + 1) % len(WORDS)]
-    return {
-        "task_id": f"{asked}-{word}",
-        "prompt": f"{asked} {word}",
-        "word": word,
-        "answers": [word, f"{word} please", f"{other}", f"{word} and {other} please", f"{other} please"],
-    }
+def answers(name):
+    """What a policy says at first: any colour, sometimes two, sometimes politely."""
+    rng = Random(name)
+    for _ in range(8):
+        said = " and ".join(rng.sample(COLOURS, rng.choice((1, 1, 2))))
+        yield said + rng.choice(("", "", " please"))
 
 
 def rows(split):
-    asked = {"train": ("say", "name", "tell"), "test": ("repeat",)}[split]
-    return [_row(a, word) for a in asked for word in WORDS]
+    things = ("house", "car", "door", "bird", "ship", "book") if split == "train" else ("tree", "cup", "wall")
+    for verb in ("paint", "sell", "find", "describe"):
+        for thing in things:
+            name = f"{verb}-{thing}"
+            yield {"task_id": name, "prompt": f"{verb} the {thing}", "answers": list(answers(name))}
 
 
 def make(split="train"):
+    rewards = [correct, Reward(brief, weight=0.5), Reward(polite, weight=0.25)]
     return SingleTurnEnv(
-        rows, [correct, Reward(brief, weight=0.5), Reward(polite, weight=0.25)], reference="answers", split=split
+        lambda name: list(rows(name)), rewards, splits=("train", "test"), reference="answers", split=split
     )

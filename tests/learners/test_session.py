@@ -1,0 +1,599 @@
+"""Whole runs: what is written, what repeats, what survives an interruption."""
+
+import errno
+import os
+import random
+import resource
+import signal
+import time
+
+import pytest
+import torch
+
+from corrgrpo_gym.corrgrpo import Algorithm
+from corrgrpo_gym.errors import GymError
+from corrgrpo_gym.learners import checkpoints, runfolder, session
+from corrgrpo_gym.learners.config import load_toml, resolve
+
+from . import runs, tiny, toy
+
+VARIANTS = {
+    "corrgrpo": {"algo": "corrgrpo"},
+    "dapo": {"algo": "dapo+gdpo", "rollout": {"temperature": 1.8}},
+    "kl": {"algo": "grpo", "algorithm": {"kl_coef": 0.1}},
+    "lora": {"algo": "gdpo", "algorithm": {"kl_coef": 0.1}, "policy": {"lora_rank": 4}},
+    "epochs": {"algo": "cispo", "update": {"mini_batch": 2, "epochs": 2, "schedule": "cosine", "warmup_steps": 2}},
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Uninterrupted runs by variant, each made once."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("whole") / name
+            assert runs.start(made[name], **VARIANTS[name]).finished
+        return made[name]
+
+    return get
+
+
+def same_as(out, expected):
+    for name, a, b in zip(runs.STREAMS, runs.streams(out), runs.streams(expected), strict=True):
+        assert a == b, name
+    final = [runs.checkpoints_state(path) for path in (out, expected)]
+    assert final[0].keys() == final[1].keys()
+    for name, tensor in final[0].items():
+        assert torch.equal(tensor, final[1][name]), name
+
+
+def test_what_a_run_writes(whole, capsys):
+    out = whole("corrgrpo")
+    metrics, rollouts = runs.records(out), runs.records(out, "rollouts.jsonl")
+    assert [m["step"] for m in metrics] == [0, 1, 2, 3, 4]
+    for m in metrics:
+        assert {f"val/{n}" for n in (*toy.NAMES, "total")} <= m.keys() if m["step"] % 2 == 0 else "val/total" not in m
+        if m["step"]:
+            assert {f"reward/{n}" for n in (*toy.NAMES, "total")} <= m.keys()
+            assert {"lr", "loss", "grad_norm", "entropy", "sampler_gap_max", "report/correlation/correct/brief"} <= (
+                m.keys()
+            )
+            assert m["grad_norm"] > 0 and m["entropy"] > 0 and m["sampler_gap_max"] < 1e-3
+    trained = [r for r in rollouts if r["split"] == "train"]
+    assert len(trained) == 4 * 4 * 6 and len(rollouts) == len(trained) + 3 * 6 * 2
+    for r in trained:
+        assert r["messages"][0]["role"] == "user" and r["messages"][-1]["role"] == "assistant"
+        assert set(r["reward"]) == set(toy.NAMES) and isinstance(r["advantage"], float)
+        assert r["finish"] in ("stop", "length") and 1 <= r["completion_tokens"] <= 8
+        said = r["messages"][-1]["content"]
+        assert r["reward"]["polite"] == float("please" in said)
+    assert {r["task_id"].split("-")[0] for r in trained} == {"paint", "sell", "find", "describe"}
+    assert all(r["advantage"] is None for r in rollouts if r["split"] == "test")
+    for step in (1, 4):
+        rewards = [r["reward"] for r in trained if r["step"] == step]
+        mean = sum(r["correct"] for r in rewards) / len(rewards)
+        assert metrics[step]["reward/correct"] == pytest.approx(mean)
+        total = sum(r["correct"] + 0.5 * r["brief"] + 0.25 * r["polite"] for r in rewards) / len(rewards)
+        assert metrics[step]["reward/total"] == pytest.approx(total)
+    assert load_toml(out / "config.toml")["rollout"]["samples"] == 6
+    assert "finished at step 4" in (out / "log.txt").read_text()
+    assert [t["step"] for t in runs.records(out, "timings.jsonl")] == [0, 1, 2, 3, 4]
+
+
+def test_the_seed_decides_and_the_written_configuration_repeats_the_run(whole, tmp_path):
+    out = whole("corrgrpo")
+    session.start(resolve(load_toml(out / "config.toml")), tmp_path / "again")
+    same_as(tmp_path / "again", out)
+    runs.start(tmp_path / "other", **VARIANTS["corrgrpo"], seed=1)
+    assert runs.streams(tmp_path / "other")[1] != runs.streams(out)[1]
+
+
+# 12 answers are scored before the first step, 24 in each, 12 more after the second and the fourth.
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_interrupted_and_resumed_is_the_same_as_uninterrupted(variant, whole, tmp_path, capsys):
+    out = tmp_path / "run"
+    runs.at_answer(30, runs.terminate)  # in the first step
+    assert not runs.start(out, **VARIANTS[variant]).finished
+    assert f"corrgrpo-gym train --resume {out}" in " ".join(capsys.readouterr().out.split())
+    runs.at_answer(20, runs.terminate)  # again there
+    assert not session.resume(out).finished
+    runs.at_answer(24 * 4 - 10, runs.terminate)
+    session.resume(out)
+    toy.HOOKS.clear()
+    assert session.resume(out).finished
+    same_as(out, whole(variant))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(1, id="validation before the first step"),
+        pytest.param(12, id="its end"),
+        pytest.param(12 + 24 + 23, id="step 2"),
+        pytest.param(12 + 48 + 1, id="validation after step 2"),
+        pytest.param(12 + 48 + 12, id="end of it"),
+        pytest.param(12 + 48 + 12 + 48 + 5, id="validation after the last step"),
+    ],
+)
+def test_interrupted_at(answer, whole, tmp_path, capsys):
+    out = tmp_path / "run"
+    runs.at_answer(answer, runs.terminate)
+    runs.start(out, **VARIANTS["corrgrpo"])
+    toy.HOOKS.clear()
+    assert session.resume(out).finished
+    same_as(out, whole("corrgrpo"))
+    before = runs.streams(out)
+    assert session.resume(out).finished  # nothing is left to do
+    assert runs.streams(out) == before
+
+
+def test_interrupted_while_the_warm_start_runs(whole, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CORRGRPO_GYM_CACHE", str(tmp_path / "cache"))
+    real = session.warm_start
+
+    def stopped(*args, progress, **options):
+        def advance(step, loss):
+            if step == 20:
+                runs.terminate()
+            progress(step, loss)
+
+        return real(*args, progress=advance, **options)
+
+    monkeypatch.setattr(session, "warm_start", stopped)
+    out = tmp_path / "run"
+    assert not runs.start(out, **VARIANTS["corrgrpo"]).finished
+    assert f"corrgrpo-gym train --resume {out}" in " ".join(capsys.readouterr().out.split())
+    assert not (out / "start").exists()
+    monkeypatch.setattr(session, "warm_start", real)
+    assert session.resume(out).finished
+    same_as(out, whole("corrgrpo"))  # the same policy, made anew
+
+
+def _killed(out, prepare, **over):
+    """A run in a child that is killed by what `prepare` arranges there."""
+
+    def child():
+        prepare()
+        if (out / "config.toml").exists():
+            session.resume(out)
+        else:
+            runs.start(out, **VARIANTS["corrgrpo"] | over)
+
+    return runs.ended(runs.forked(child))
+
+
+@pytest.mark.parametrize("answer", [5, 12 + 10, 12 + 48 + 6, 12 + 48 + 12 + 30])
+def test_killed_while_sampling(answer, whole, tmp_path):
+    whole("corrgrpo")
+    out = tmp_path / "run"
+    assert _killed(out, lambda: runs.at_answer(answer, runs.kill)) == -signal.SIGKILL
+    assert session.resume(out).finished
+    same_as(out, whole("corrgrpo"))
+
+
+def _half_a_state():
+    """torch.save writes half of the file, then the power goes."""
+    real, calls = torch.save, []
+
+    def save(state, path):
+        real(state, path)
+        calls.append(path)
+        os.truncate(path, path.stat().st_size // 2)
+        runs.kill()
+
+    checkpoints.torch.save = save
+
+
+def _after_weights():
+    checkpoints.torch.save = lambda state, path: runs.kill()
+
+
+def _replace(number, after):
+    """Killed at a rename: 1 is the new checkpoint's, 2 the link's."""
+
+    def arrange():
+        real, calls = os.replace, []
+
+        def replace(source, target):
+            if "checkpoints" not in str(target):
+                return real(source, target)
+            calls.append(target)
+            if len(calls) == number and not after:
+                runs.kill()
+            real(source, target)
+            if len(calls) == number and after:
+                runs.kill()
+
+        checkpoints.os.replace = replace
+
+    return arrange
+
+
+def _half_a_line(number):
+    def arrange():
+        real, calls = runfolder.RunFolder.append, []
+
+        def append(self, stream, records):
+            records = list(records)
+            calls.append(stream)
+            real(self, stream, records)
+            if len(calls) == number:
+                path = self.path / stream
+                os.truncate(path, path.stat().st_size - 7)
+                runs.kill()
+
+        runfolder.RunFolder.append = append
+
+    return arrange
+
+
+MOMENTS = {
+    "state half written": _half_a_state,
+    "only weights written": _after_weights,
+    "before the rename": _replace(1, False),
+    "after the rename, before the link": _replace(1, True),
+    "before the link's rename": _replace(2, False),
+    "after the link": _replace(2, True),
+    "in rollouts.jsonl": _half_a_line(3),
+    "in metrics.jsonl": _half_a_line(8),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_while_writing(moment, whole, tmp_path):
+    expected = whole("corrgrpo")
+    out = tmp_path / "run"
+    assert _killed(out, MOMENTS[moment]) == -signal.SIGKILL
+    assert session.resume(out).finished
+    same_as(out, expected)
+    assert os.readlink(out / "checkpoints/best") == os.readlink(expected / "checkpoints/best")
+    assert sorted(p.name for p in (out / "checkpoints").iterdir()) == sorted(
+        p.name for p in (expected / "checkpoints").iterdir()
+    )
+
+
+def test_killed_while_an_old_checkpoint_is_removed(whole, tmp_path):
+    out = tmp_path / "run"
+    # Renames: step 2 and the link, step 4 and the link, then the old one out of the way.
+    arrange = _replace(5, True)
+    assert _killed(out, arrange, checkpoint={"every": 2, "keep": 1}) == -signal.SIGKILL
+    assert len(list((out / "checkpoints").glob(".new-doomed-*/trainer.pt"))) == 1
+    assert session.resume(out).finished
+    same_as(out, whole("corrgrpo"))
+    assert sorted(p.name for p in (out / "checkpoints").iterdir()) == ["best", "step-000004"]
+
+
+def test_killed_while_a_checkpoint_replaces_its_own_older_version(whole, tmp_path):
+    """Interrupted in a validation, then killed between the two renames that add the validation's result."""
+    out = tmp_path / "run"
+    runs.at_answer(12 + 48 + 5, runs.terminate)
+    assert not runs.start(out, **VARIANTS["corrgrpo"]).finished
+    assert runs.saved(out) == [2]
+    toy.HOOKS.clear()
+    assert _killed(out, _replace(1, True)) == -signal.SIGKILL
+    assert not (out / "checkpoints/step-000002").exists()
+    assert session.resume(out).finished
+    same_as(out, whole("corrgrpo"))
+
+
+def test_killed_at_any_time(whole, tmp_path):
+    expected, out, rng = whole("corrgrpo"), tmp_path / "run", random.Random(5)
+    kills = 0
+    for _ in range(4):
+
+        def child():
+            if (out / "config.toml").exists():
+                session.resume(out)
+            else:
+                runs.start(out, **VARIANTS["corrgrpo"])
+
+        process = runs.forked(child)
+        time.sleep(rng.uniform(0.1, 0.9))
+        os.kill(process, signal.SIGKILL)
+        kills += runs.ended(process) == -signal.SIGKILL
+    if (out / "config.toml").exists():
+        assert session.resume(out).finished
+    else:
+        runs.start(out, **VARIANTS["corrgrpo"])
+    same_as(out, expected)
+
+
+def test_longer(whole, tmp_path, capsys):
+    out = tmp_path / "run"
+    runs.start(out, **VARIANTS["corrgrpo"] | {"steps": 2})
+    assert session.resume(out, steps=4).steps == 4
+    same_as(out, whole("corrgrpo"))
+    assert load_toml(out / "config.toml")["steps"] == 4
+    with pytest.raises(GymError, match="cannot resume .* to step 3: it has done 4 steps already"):
+        session.resume(out, steps=3)
+    assert load_toml(out / "config.toml")["steps"] == 4
+
+
+def test_two_processes_cannot_write_to_one_run(tmp_path):
+    out = tmp_path / "run"
+    runs.start(out, steps=0)
+    with pytest.raises(GymError, match="holds a run already: .*--resume"):
+        runs.start(out, steps=0)
+    folder = runfolder.RunFolder.open(out)
+    try:
+        with pytest.raises(GymError, match="another process is writing to the run folder"):
+            session.resume(out)
+    finally:
+        folder.close()
+    assert session.resume(out).finished
+    with pytest.raises(GymError, match="not a run folder"):
+        session.resume(tmp_path)
+
+
+def test_full_disk_at_a_checkpoint(whole, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    real = torch.save
+
+    def full(state, path):
+        if "000004" in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(state, path)
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(GymError, match=f"cannot write .*step-000004: No space left.*--resume {out}"):
+        runs.start(out, **VARIANTS["corrgrpo"])
+    assert runs.saved(out) == [2]
+    assert [p.name for p in (out / "checkpoints").glob(".*")] == []
+    assert checkpoints.Checkpoints(out / "checkpoints").load(2)["step"] == 2
+    assert "No space left" in (out / "log.txt").read_text()
+    monkeypatch.setattr(torch, "save", real)
+    assert session.resume(out).finished
+    same_as(out, whole("corrgrpo"))
+
+
+def test_files_that_cannot_grow(whole, tmp_path, capsys):
+    """The operating system refuses for real: weights do not fit any more."""
+    out = tmp_path / "run"
+    whole("corrgrpo")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    runs.at_answer(20, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, before[1])))
+    try:
+        with pytest.raises(GymError, match=f"cannot write .*step-000002: .*--resume {out}"):
+            runs.start(out, **VARIANTS["corrgrpo"])
+        with pytest.raises(GymError, match=f"cannot write .*/start: .*--resume {out}2"):
+            runs.start(tmp_path / "run2", **VARIANTS["corrgrpo"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    toy.HOOKS.clear()
+    for path in (out, tmp_path / "run2"):
+        assert session.resume(path).finished
+        same_as(path, whole("corrgrpo"))
+
+
+@pytest.mark.parametrize(("stream", "done"), [("metrics.jsonl", 2), ("rollouts.jsonl", 2), ("config.toml", 0)])
+def test_full_disk_elsewhere(stream, done, whole, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    real = open
+    writes = []
+
+    def full(path, mode="r", *args, **options):
+        if stream in str(path) and mode in ("a", "w"):
+            writes.append(path)
+            if len(writes) == {"metrics.jsonl": 4, "rollouts.jsonl": 5, "config.toml": 1}[stream]:
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return real(path, mode, *args, **options)
+
+    monkeypatch.setattr(runfolder, "open", full, raising=False)
+    with pytest.raises(GymError, match="cannot write .*No space left"):
+        runs.start(out, **VARIANTS["corrgrpo"])
+    monkeypatch.setattr(runfolder, "open", real)
+    if done:
+        assert runs.saved(out) == [done]
+        session.resume(out)
+    else:
+        runs.start(out, **VARIANTS["corrgrpo"])
+    same_as(out, whole("corrgrpo"))
+
+
+def test_checkpoints_are_whole_models_and_the_best_is_linked(whole):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    out = whole("corrgrpo")
+    folder = out / "checkpoints"
+    metrics = {m["step"]: m for m in runs.records(out)}
+    assert runs.saved(out) == [2, 4]
+    ids = torch.tensor([[5, 6, 7, 8]])
+    said = []
+    for name in ("step-000002", "step-000004", "best"):
+        model = AutoModelForCausalLM.from_pretrained(folder / name)
+        tokenizer = AutoTokenizer.from_pretrained(folder / name)
+        assert tokenizer.chat_template and len(tokenizer) == model.config.vocab_size
+        said.append(model(ids).logits.detach())
+    assert not torch.equal(said[0], said[1])
+    best = max((2, 4), key=lambda step: metrics[step]["val/total"])
+    assert os.readlink(folder / "best") == f"step-{best:06d}"
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_the_best_and_the_latest_are_kept(tmp_path, mode, capsys):
+    out = tmp_path / "run"
+    runs.start(
+        out, steps=8, validation={"every": 0}, checkpoint={"every": 1, "keep": 1, "metric": "entropy", "mode": mode}
+    )
+    values = {m["step"]: m["entropy"] for m in runs.records(out)}
+    best = (max if mode == "max" else min)(values, key=values.get)
+    assert os.readlink(out / "checkpoints/best") == f"step-{best:06d}"
+    assert runs.saved(out) == sorted({best, 8})
+    assert not any("val/total" in m for m in runs.records(out))
+
+
+def test_export(whole, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    out = whole("corrgrpo")
+    best = checkpoints.Checkpoints(out / "checkpoints").best
+    for step, folder in ((None, f"step-{best:06d}"), (2, "step-000002")):
+        to = session.export(out, tmp_path / f"to-{step}", step, "float32")
+        exported = AutoModelForCausalLM.from_pretrained(to).state_dict()
+        original = AutoModelForCausalLM.from_pretrained(out / "checkpoints" / folder).state_dict()
+        assert all(torch.equal(exported[name], original[name]) for name in original)
+        assert not (to / "trainer.pt").exists()
+    session.export(out, tmp_path / "half", dtype="bfloat16")
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "half").dtype == torch.bfloat16
+    with pytest.raises(GymError, match="is not empty"):
+        session.export(out, tmp_path / "half")
+    with pytest.raises(GymError, match=r"no checkpoint of step 3; there are \[2, 4\]"):
+        session.export(out, tmp_path / "x", 3)
+    with pytest.raises(GymError, match="cannot read the configuration"):
+        session.export(tmp_path / "nothing", tmp_path / "x")
+
+
+def test_export_of_adapters_is_the_model_that_was_trained(whole, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    from corrgrpo_gym.learners.policy import load_policy
+
+    out = whole("lora")
+    config = resolve(load_toml(out / "config.toml"))
+    step = checkpoints.Checkpoints(out / "checkpoints").best
+    policy = load_policy(str(out / "start"), config.policy, adapter=out / f"checkpoints/step-{step:06d}")
+    ids = torch.tensor([[5, 6, 7, 8]])
+    exported = AutoModelForCausalLM.from_pretrained(session.export(out, tmp_path / "to"))
+    base = AutoModelForCausalLM.from_pretrained(out / "start")
+    with torch.no_grad():
+        adapted = policy.model(ids).logits
+        torch.testing.assert_close(exported(ids).logits, adapted, rtol=0, atol=1e-4)
+        assert (base(ids).logits - adapted).abs().max() > 1e-3
+
+
+def test_exporting_a_run_does_not_disturb_it(whole, tmp_path):
+    out = whole("corrgrpo")
+    half = out / "checkpoints/.new-000006"
+    half.mkdir()
+    session.export(out, tmp_path / "to")
+    assert half.is_dir()
+    half.rmdir()
+
+
+def test_dynamic_sampling_draws_until_groups_have_a_signal(whole):
+    out = whole("dapo")
+    metrics = [m for m in runs.records(out) if m["step"]]
+    assert all(m["sampled_groups"] % 4 == 0 for m in metrics)
+    assert max(m["sampled_groups"] for m in metrics) > 4
+    log = (out / "log.txt").read_text()
+    for m in metrics:
+        groups: dict = {}
+        for r in runs.records(out, "rollouts.jsonl"):
+            if r["step"] == m["step"] and r["split"] == "train":
+                groups.setdefault(r["group"], []).append(r)
+        assert len(groups) == 4 and all(len(g) == 6 for g in groups.values())
+        if f"step {m['step']}: only" not in log:
+            assert all(len({r["reward"]["correct"] for r in g}) == 2 for g in groups.values())
+
+
+def test_overlong_answers_are_punished(whole):
+    """The advantages are those of rewards less the penalty for length, which the limit of 8 tokens brings."""
+    out = whole("dapo")
+    algorithm = Algorithm.from_name("dapo+gdpo", weights=(1.0, 0.5, 0.25))
+    found = [r for r in runs.records(out, "rollouts.jsonl") if r["split"] == "train"]
+    rewards = torch.tensor([list(r["reward"].values()) for r in found]).view(-1, 6, 3)
+    lengths = torch.tensor([r["completion_tokens"] for r in found]).view(-1, 6)
+    advantages = torch.tensor([r["advantage"] for r in found], dtype=torch.float64).view(-1, 6)
+    assert (lengths == 8).any() and (lengths < 8).any()
+    for step in range(0, len(rewards), 4):
+        part = slice(step, step + 4)
+        punished = algorithm.estimate(rewards[part], penalty=-(lengths[part] == 8).double()).weighted()
+        torch.testing.assert_close(advantages[part], punished.double(), rtol=0, atol=1e-6)
+    plain = algorithm.estimate(rewards[:4]).weighted()
+    assert (plain - advantages[:4]).abs().max() > 0.1
+
+
+def test_kl_is_measured_against_the_start(whole):
+    for variant in ("kl", "lora"):
+        kl = [m["kl"] for m in runs.records(whole(variant)) if m["step"]]
+        assert kl[0] == pytest.approx(0, abs=1e-6) and kl[-1] > 1e-5
+    assert "kl" not in runs.records(whole("corrgrpo"))[1]
+
+
+def test_kl_by_the_options_of_the_loss(tmp_path, capsys):
+    runs.start(tmp_path / "run", steps=2, validation={"every": 0}, algorithm={"loss_options": {"kl_coef": 0.1}})
+    assert runs.records(tmp_path / "run")[-1]["kl"] > 0
+
+
+def test_adapters_do_not_spoil_the_cached_start(tmp_path, monkeypatch, capsys):
+    """Whoever comes first, the start is trained whole."""
+    monkeypatch.setenv("CORRGRPO_GYM_CACHE", str(tmp_path / "cache"))
+    short = {"steps": 0, "warm_start": {"steps": 3}}
+    runs.start(tmp_path / "a", **short, policy={"lora_rank": 2})
+    runs.start(tmp_path / "b", **short)
+    monkeypatch.setenv("CORRGRPO_GYM_CACHE", str(tmp_path / "cache2"))
+    runs.start(tmp_path / "c", **short)
+    start = [(tmp_path / run / "start/model.safetensors").read_bytes() for run in "abc"]
+    assert start[0] == start[1] == start[2]
+
+
+def test_a_pretrained_model_from_a_folder(tmp_path, capsys):
+    source = tiny.folder(tmp_path / "model")
+    (tmp_path / "env.py").write_text(
+        "from corrgrpo_gym.envs import SingleTurnEnv\n"
+        "def short(answer):\n    return 1 / (1 + len(answer))\n"
+        "def digits(answer):\n    return min(1.0, sum(c.isdigit() for c in answer) / 4)\n"
+        "env = SingleTurnEnv([{'prompt': f'{i}+1', 'answer': str(i + 1)} for i in range(9)], [short, digits],\n"
+        "                    reference='answer')\n"
+    )
+    over = {
+        "env": f"{tmp_path}/env.py:env",
+        "model": str(source),
+        "validation": {"split": "train", "every": 1},
+        "checkpoint": {"metric": "val/digits"},
+        "steps": 2,
+    }
+    out = tmp_path / "run"
+    runs.start(out, **over, warm_start={"steps": 0})
+    assert not (out / "start").exists()
+    assert runs.records(out)[-1]["grad_norm"] > 0
+    # A warm start for any model: its folder is the one that training starts from.
+    out = tmp_path / "warm"
+    runs.start(out, **over, warm_start={"steps": 5, "optimizer": "adamw", "lr": 1e-2})
+    assert (out / "start/model.safetensors").read_bytes() != (source / "model.safetensors").read_bytes()
+    for blocks in ({"train_last_blocks": 1}, {"lora_rank": 2}, {"gradient_checkpointing": True}):
+        out = tmp_path / next(iter(blocks))
+        runs.start(out, **over, warm_start={"steps": 2, "optimizer": "muon"}, policy=blocks)
+        assert runs.records(out)[-1]["grad_norm"] > 0
+
+
+def test_what_is_wrong_is_said_before_there_is_a_run(tmp_path, capsys):
+    cases = [
+        ({"algo": "grpoo"}, "grpoo.*Did you mean"),
+        ({"env": "leetcod"}, "unknown environment 'leetcod'. Did you mean 'leetcode'"),
+        ({"algorithm": {"weights": {"corect": 1}}}, "algorithm.weights: .*'corect'. Did you mean 'correct'"),
+        ({"algorithm": {"estimator_options": {"gard": 1}}}, "gard"),
+        ({"checkpoint": {"metric": "val/totl"}}, "checkpoint.metric: .*'val/totl'. Did you mean 'val/total'"),
+        ({"validation": {"split": "dev"}}, "'dev'"),
+        ({"model": str(tmp_path / "none"), "warm_start": {"steps": 0}}, "cannot load the model"),
+        ({"track": ["wandb"]}, r"wandb, which is not installed: pip install 'corrgrpo-gym\[wandb\]'"),
+        ({"rollout": {"max_prompt_tokens": 2}}, "all 24 prompts are longer"),
+        ({"rollout": {"max_new_tokens": 1}}, "every reference answer is longer than 1 tokens"),
+        ({"policy": {"chat_template": str(tmp_path / "none")}}, "policy.chat_template: cannot read"),
+        ({"policy": {"lora_rank": 0, "train_last_blocks": 9}}, "train_last_blocks is 9"),
+    ]
+    if __import__("importlib.util").util.find_spec("wandb"):
+        cases = [c for c in cases if "track" not in c[0]]
+    for number, (over, message) in enumerate(cases):
+        out = tmp_path / f"run-{number}"
+        with pytest.raises(GymError, match=message):
+            runs.start(out, **over)
+        if "train_last_blocks is" not in message:  # by then the start has been made
+            assert not out.exists(), over
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GymError, match="cannot write the run folder .*another --out"):
+        runs.start(tmp_path / "file" / "run", steps=0)
+
+
+def test_tensorboard(tmp_path, capsys):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    runs.start(tmp_path / "run", steps=2, track=["tensorboard"])
+    events = EventAccumulator(str(tmp_path / "run/tensorboard"))
+    events.Reload()
+    found = {e.step: e.value for e in events.Scalars("reward/total")}
+    expected = {m["step"]: m["reward/total"] for m in runs.records(tmp_path / "run") if m["step"]}
+    assert found == pytest.approx(expected)
