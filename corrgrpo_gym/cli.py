@@ -80,7 +80,11 @@ def train(
     ] = None,
     print_config: Annotated[
         bool,
-        typer.Option("--print-config", help="Print the resolved configuration, every key explained, and stop."),
+        typer.Option(
+            "--print-config",
+            help="Print the resolved configuration, every key explained, and stop.",
+            show_default="off",
+        ),
     ] = False,
 ) -> None:
     """Train a policy on an environment with a vector reward.

@@ -116,7 +116,8 @@ class Policy:
 
     def save(self, folder: Path) -> None:
         """Write the weights (adapters alone for LoRA) and the tokenizer as a Hugging Face folder."""
-        self.model.save_pretrained(folder)
+        # Adapters never hold embeddings; peft would ask the hub to find that out.
+        self.model.save_pretrained(folder, **({"save_embedding_layers": False} if self.is_lora else {}))
         self.tokenizer.save_pretrained(folder)
 
 
