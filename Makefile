@@ -21,7 +21,7 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/bench_advantages.py
 
 .venv/installed: pyproject.toml constraints.txt scripts/setup.sh
-	PYTHON="$(PYTHON)" sh scripts/setup.sh train,gguf
+	PYTHON="$(PYTHON)" sh scripts/setup.sh train,gguf,plot
 	touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt scripts/setup.sh

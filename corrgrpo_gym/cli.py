@@ -39,7 +39,7 @@ def train(
     env: Annotated[
         str | None,
         typer.Option(
-            help="Environment: a name of `corrgrpo-gym envs`, or package.module:thing.",
+            help="Environment: a name of `corrgrpo-gym envs`, package.module:thing, or file.py:thing.",
             show_default="leetcode",
         ),
     ] = None,

@@ -25,7 +25,7 @@ def load(path: str, *, here: bool) -> Any:
     """
     module_name, _, attribute = path.rpartition(":")
     if not module_name or not attribute:
-        raise GymError(f"{path!r} should be 'package.module:thing'")
+        raise GymError(f"{path!r} should be 'package.module:thing' or 'file.py:thing'")
     if module_name.endswith(".py"):
         file = Path(module_name)
         if not file.is_file():

@@ -2,10 +2,10 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..errors import GymError, unknown
 
@@ -153,6 +153,11 @@ class CheckpointConfig(Section):
     """Whether the larger or the smaller value is better."""
 
 
+def _listed(value: Any) -> Any:
+    """One name as a list of it."""
+    return [value] if isinstance(value, str) else value
+
+
 class TrainConfig(Section):
     """All of a training run. `corrgrpo-gym train --print-config` prints it with every key."""
 
@@ -170,8 +175,10 @@ class TrainConfig(Section):
     """Seed of sampling and of the order of the tasks."""
     threads: int = Field(0, ge=0)
     """CPU threads of torch; 0: torch's default."""
-    track: list[Literal["tensorboard", "wandb"]] = []
-    """Trackers besides the run folder's own files."""
+    track: Annotated[list[Literal["tensorboard", "wandb"]], BeforeValidator(_listed)] = []
+    """Trackers besides the run folder's own files: tensorboard, wandb, or a list of them."""
+    imports: Annotated[list[str], BeforeValidator(_listed)] = []
+    """Modules or .py files to import first: they may register environments, estimators and losses."""
     env_options: dict[str, Any] = {}
     """Options of the environment, as in `envs.make`."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
@@ -194,7 +201,9 @@ EMBEDDED_PRESET: dict[str, Any] = {
 
 
 def load_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file. Raises GymError naming the file and the line."""
+    """Read a TOML file, or a run folder's config.toml. Raises GymError naming the file and the line."""
+    if path.is_dir():
+        path = path / "config.toml"
     try:
         return tomllib.loads(path.read_text())
     except OSError as e:
@@ -245,9 +254,22 @@ def _explain(err: Any) -> str:
             assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
             table = annotation
         prefix = "".join(f"{p}." for p in path[:-1])
+        elsewhere = [key for key in _keys(TrainConfig) if key.split(".")[-1] == path[-1]]
+        if elsewhere:
+            return f"unknown configuration key {where!r}. Did you mean {' or '.join(map(repr, elsewhere))}?"
         return unknown("configuration key", where, [prefix + name for name in table.model_fields])
     got = err.get("input")
     return f"configuration key {where}: {err['msg']} (got {got!r})"
+
+
+def _keys(table: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every key below a table, dotted."""
+    out = []
+    for name, field in table.model_fields.items():
+        inner = field.annotation
+        nested = isinstance(inner, type) and issubclass(inner, BaseModel)
+        out += _keys(inner, f"{prefix}{name}.") if nested else [prefix + name]  # type: ignore[arg-type]
+    return out
 
 
 def resolve(*layers: dict[str, Any]) -> TrainConfig:

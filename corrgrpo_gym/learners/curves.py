@@ -29,7 +29,7 @@ def draw(runs: Sequence[Path], out: Path) -> Path:
     try:
         from matplotlib.figure import Figure
     except ImportError as e:
-        raise GymError("plots need matplotlib: pip install 'corrgrpo-gym[plot]'") from e
+        raise GymError("plots need matplotlib: pip install matplotlib") from e
     by_algo: dict[str, list[list[dict[str, Any]]]] = {}
     for path in runs:
         run = RunFolder.open(path)

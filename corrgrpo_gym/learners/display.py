@@ -1,5 +1,8 @@
 """What a training run shows in the terminal: a table that grows, and a line that says what is going on."""
 
+import shutil
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +50,8 @@ class Screen:
         self.steps = 0
         self._since: list[Mapping[str, float]] = []
         self._seconds = 0.0
+        self._step = self._first = 0
+        self._began = self._left = 0.0
 
     def __enter__(self) -> "Screen":
         self.progress.start()
@@ -57,7 +62,6 @@ class Screen:
 
     def header(self, config: TrainConfig, env: MultiRewardEnv, held_out: MultiRewardEnv | None, run: Path) -> None:
         """Say what is about to be trained on what."""
-        grid = Table.grid(padding=(0, 2))
         tasks = f"{len(env.tasks)} train" + (f", {len(held_out.tasks)} held out ({held_out.split})" if held_out else "")
         rows = {
             "environment": f"{config.env}: {tasks} tasks",
@@ -67,8 +71,7 @@ class Screen:
             "run": str(run),
         }
         for key, value in rows.items():
-            grid.add_row(f"[dim]{key}[/]", escape(value))
-        self.console.print(grid)
+            self.console.print(f"[dim]{key:<12}[/]{escape(value)}", soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Print a line."""
@@ -94,17 +97,25 @@ class Screen:
     def table(self, names: Sequence[str], steps: int, model: str, before: Sequence[Mapping[str, float]] = ()) -> None:
         """Print the head of the table; `before` are the metrics of the steps that were done earlier."""
         self.names, self.steps = tuple(names), steps
+        self._step = self._first = int(before[-1]["step"]) if before else 0
+        self._began = time.perf_counter()
         self.note(f"policy: {model}")
         self.task = self.progress.add_task("starting", total=None)
         self.console.print("[dim]train: mean reward of sampled answers; held out: of the validation split[/]")
-        self.console.print(f"[bold]{self._line('step', '', [*names, 'total'])}[/]", soft_wrap=True)
+        heads = [name[:width] for name, width in zip((*names, "total"), self._widths(), strict=True)]
+        self.console.print(f"[bold]{self._line('step', '', heads)}[/] [dim]s/step[/]", soft_wrap=True)
 
     def phase(self, name: str, done: int, total: int) -> None:
         """See trainer.Display."""
-        self.progress.update(self.task, description=escape(name), completed=done, total=total)
+        left = f", about {_clock(self._left)} left" if self._left else ""
+        text = f"step {min(self._step + 1, self.steps)} of {self.steps}{left}: {name}"
+        self.progress.update(self.task, description=escape(text), completed=done, total=total or None)
 
     def row(self, step: int, metrics: Mapping[str, float], seconds: float) -> None:
         """See trainer.Display."""
+        self._step = step
+        if step:
+            self._left = (self.steps - step) * (time.perf_counter() - self._began) / (step - self._first)
         keys = [*self.names, "total"]
         if any(k.startswith("reward/") for k in metrics):
             self._since.append(metrics)
@@ -114,7 +125,7 @@ class Screen:
             means = [_mean([m[f"reward/{k}"] for m in self._since if f"reward/{k}" in m]) for k in keys]
             per_step = self._seconds / len(self._since)
             line = self._line(step, "train", means)
-            self.console.print(f"{line}  [dim]{per_step:.1f} s/step[/]", soft_wrap=True)
+            self.console.print(f"{line} [dim]{per_step:>6.1f}[/]", soft_wrap=True)
             self._since, self._seconds = [], 0.0
         if validated:
             line = self._line(step, "held out", [metrics.get(f"val/{k}") for k in keys])
@@ -142,27 +153,51 @@ class Screen:
         place = escape(str(run))
         if finished:
             self.console.print(f"Finished step {step} in {seconds:.0f} s. The run is in [bold]{place}[/]:")
+            model = "best   the best model" if (run / "checkpoints" / "best").exists() else "       the model"
             self.console.print(
                 "  metrics.jsonl      every step's rewards, correlations, losses\n"
                 "  rollouts.jsonl     every answer with its reward vector and advantage\n"
-                "  checkpoints/best   the best model, a Hugging Face folder"
+                f"  checkpoints/{model}, a Hugging Face folder"
             )
             self.console.print("Next:")
-            again = f"corrgrpo-gym train --config {place}/config.toml"
+            program = command_name()
+            again = f"{program} train --config {place}/config.toml"
             for command, why in (
-                (f"corrgrpo-gym train --resume {place} --steps {2 * max(step, 1)}", "train longer"),
+                (f"{program} train --resume {place} --steps {2 * max(step, 1)}", "train longer"),
                 (f"{again} --algo {'grpo' if algo != 'grpo' else 'corrgrpo'}", "the same run with another algorithm"),
-                (f"corrgrpo-gym plot {place}", "draw the curves"),
+                (f"{program} plot {place}", "draw the curves"),
             ):
                 self.console.print(f"  {command}  [dim]# {why}[/]", soft_wrap=True)
         else:
-            self.console.print(f"Interrupted after step {step}; everything up to there is saved. Go on with:")
-            self.console.print(f"  corrgrpo-gym train --resume {place}", soft_wrap=True)
+            done = f"after step {step}; everything up to there is saved" if step or metrics else "before the first step"
+            self.console.print(f"Interrupted {done}. Go on with:")
+            self.console.print(f"  {command_name()} train --resume {place}", soft_wrap=True)
+
+    def _widths(self) -> list[int]:
+        """Widths of the columns: the names', or as much of them as the terminal has room for."""
+        names = (*self.names, "total")
+        room = self.console.width - 15 - 8 if self.console.is_terminal else 1000
+        most = max(6, min(max(map(len, names)), room // len(names) - 1))
+        if sum(max(6, len(n)) + 1 for n in names) <= room:
+            most = 1000
+        return [max(6, min(most, len(n))) for n in names]
 
     def _line(self, step: int | str, kind: str, cells: Sequence[float | str | None]) -> str:
-        widths = [max(6, len(name)) for name in (*self.names, "total")]
+        widths = self._widths()
         texts = [c if isinstance(c, str) else "-" if c is None else f"{c:.3f}" for c in cells]
         return f"{step!s:>5} {kind:<9}" + " ".join(f"{t:>{w}}" for t, w in zip(texts, widths, strict=True))
+
+
+def command_name() -> str:
+    """How this user calls us: by name where the shell finds that, else by path."""
+    program = Path(sys.argv[0])
+    if program.name != "corrgrpo-gym" or shutil.which("corrgrpo-gym"):
+        return "corrgrpo-gym"
+    return str(program)
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def _mean(values: Sequence[float]) -> float | None:

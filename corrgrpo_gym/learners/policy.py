@@ -258,16 +258,28 @@ def load_policy(
     return Policy(model.to(device), tokenizer, config, reference)
 
 
+def check_model(source: str) -> None:
+    """Refuse a path at which there is no model, before anything is loaded or asked of a hub.
+
+    Raises:
+        GymError: A path that isn't there, or a file that is not .gguf.
+    """
+    path = Path(source).expanduser()
+    if path.is_file() and path.suffix != ".gguf":
+        raise GymError(f"model {source}: give the folder that holds it, or a .gguf file")
+    if not path.exists() and (source.startswith((".", "/", "~")) or source.count("/") > 1 or path.suffix == ".gguf"):
+        raise GymError(f"model {source}: there is no such file or folder (current folder: {Path.cwd()})")
+
+
 def load_model(source: str, attention: str = "sdpa", template: str = "") -> tuple[Any, Any]:
     """Load a float32 causal LM and its tokenizer from a hub id, a folder or a .gguf file."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # they would run through our own display
+    check_model(source)
     path = Path(source).expanduser()
     gguf = path.name if path.suffix == ".gguf" else None
-    if gguf and not path.is_file():
-        raise GymError(f"model {source}: no such file")
     place = str(path.parent) if gguf else str(path) if path.exists() else source
     options = {"gguf_file": gguf} if gguf else {}
     try:

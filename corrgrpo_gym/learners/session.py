@@ -11,16 +11,18 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from transformers.utils import logging
 
 from .. import envs
 from ..envs import MultiRewardEnv
+from ..envs.loading import load
 from ..errors import GymError
 from . import embedded_policy
 from .checkpoints import Checkpoints
 from .config import TrainConfig, load_toml, resolve
 from .display import Screen
 from .engines.base import Interrupted
-from .policy import Policy, load_policy
+from .policy import Policy, check_model, load_policy
 from .rollouts import Prompts
 from .runfolder import NEW_START, START, CannotWrite, RunFolder, cannot_write
 from .trackers import check_trackers, open_trackers
@@ -83,12 +85,22 @@ def _run(config: TrainConfig, path: Path, resume: bool) -> Outcome:
     if config.threads:
         torch.set_num_threads(config.threads)
     with _stop_requests() as interrupted, Screen() as screen:
+        logging.disable_progress_bar()  # transformers' own would run through ours
         # Everything that can be wrong is found before the run folder exists.
+        for module in config.imports:
+            load(f"{module}:__name__", here=True)
+        check_model(config.model)
         env = envs.make(config.env, split="train", data=config.data, **config.env_options)
         held_out = None
         try:
             algorithm = algorithm_of(config, env.reward_names, env.reward_weights)
             if config.validation.every:
+                if config.validation.split not in env.splits:
+                    raise GymError(
+                        f"validation.split is {config.validation.split!r}, but {config.env} has only "
+                        f"{', '.join(env.splits)}. Give the environment a held-out split, "
+                        "name another by --set validation.split=NAME, or turn it off by --set validation.every=0"
+                    )
                 options = config.env_options | env.shared_options()
                 held_out = envs.make(config.env, split=config.validation.split, data=config.data, **options)
             check_metric(config, env.reward_names)

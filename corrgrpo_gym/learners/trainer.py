@@ -312,7 +312,7 @@ def algorithm_of(config: TrainConfig, names: Sequence[str], weights: Sequence[fl
     if section.aggregation:
         loss_options["aggregation"] = section.aggregation
     named = Algorithm.from_name(config.algo)
-    return Algorithm(
+    algorithm = Algorithm(
         section.loss or named.loss,
         section.estimator or named.estimator,
         loss_options,
@@ -320,3 +320,9 @@ def algorithm_of(config: TrainConfig, names: Sequence[str], weights: Sequence[fl
         chosen,
         config.algo,
     )
+    # A value that only the formula itself refuses is refused now, not after the first batch.
+    n = config.rollout.samples
+    advantages = algorithm.estimate(torch.rand(2, n, len(names))).weighted().reshape(-1).float()
+    logp = torch.zeros(2 * n, 2)
+    algorithm.policy_loss(logp, logp, advantages, torch.ones_like(logp), ref_logp=logp)
+    return algorithm
