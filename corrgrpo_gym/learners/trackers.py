@@ -65,12 +65,28 @@ TRACKERS: dict[str, Callable[[Path, TrainConfig, bool], Tracker]] = {"tensorboar
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Raise GymError if a tracker's package is not installed; the message says how to install it."""
+    """Raise GymError if a tracker's package is not installed, without importing it."""
     for name in names:
         if find_spec(name) is None:
-            raise GymError(f"track names {name}, which is not installed: pip install 'corrgrpo-gym[{name}]'")
+            raise _missing(name)
 
 
 def open_trackers(names: Sequence[str], path: Path, config: TrainConfig, resume: bool) -> list[Tracker]:
-    """Open the trackers that the configuration names; `check_trackers` has found them installed."""
-    return [TRACKERS[name](path, config, resume) for name in names]
+    """Open the trackers that the configuration names.
+
+    Raises:
+        GymError: If a tracker's package is not installed; the message says how to install it.
+    """
+    opened: list[Tracker] = []
+    for name in names:
+        try:
+            opened.append(TRACKERS[name](path, config, resume))
+        except ImportError as e:
+            for tracker in opened:
+                tracker.close()
+            raise _missing(name) from e
+    return opened
+
+
+def _missing(name: str) -> GymError:
+    return GymError(f"track names {name}, which is not installed: pip install 'corrgrpo-gym[{name}]'")
