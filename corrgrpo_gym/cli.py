@@ -56,7 +56,7 @@ def train(
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="auto, embedded, hub, or a path.", show_default="auto")] = None,
-    steps: Annotated[int | None, typer.Option(help="Training steps.", show_default="120")] = None,
+    steps: Annotated[int | None, typer.Option(help="Training steps.", show_default="100")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of sampling and task order.", show_default="0")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/ENV-ALGO-DATE")] = None,
     loss: Annotated[str | None, typer.Option(help="Policy loss.", show_default="the algorithm's")] = None,

@@ -169,7 +169,7 @@ class TrainConfig(Section):
     """auto, embedded, a hub id, a folder, or a .gguf file."""
     data: str = "auto"
     """auto, embedded, hub, or a path."""
-    steps: int = Field(120, ge=0)
+    steps: int = Field(100, ge=0)
     """Training steps."""
     seed: int = Field(0, ge=0)
     """Seed of sampling and of the order of the tasks."""
@@ -194,8 +194,8 @@ class TrainConfig(Section):
 EMBEDDED_PRESET: dict[str, Any] = {
     "threads": 1,
     "rollout": {"prompts": 8, "samples": 16, "max_prompt_tokens": 256, "max_new_tokens": 128},
-    "update": {"lr": 2e-4},
-    "warm_start": {"steps": 700, "batch": 8, "lr": 4e-3, "optimizer": "muon", "matrix_lr": 0.01},
+    "update": {"lr": 2.5e-4},
+    "warm_start": {"steps": 1000, "batch": 8, "lr": 4e-3, "optimizer": "muon", "matrix_lr": 0.01},
     "validation": {"every": 20, "prompts": 96},
 }
 

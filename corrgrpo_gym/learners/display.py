@@ -159,15 +159,14 @@ class Screen:
                 "  rollouts.jsonl     every answer with its reward vector and advantage\n"
                 f"  checkpoints/{model}, a Hugging Face folder"
             )
-            self.console.print("Next:")
             program = command_name()
-            again = f"{program} train --config {place}/config.toml"
-            for command, why in (
-                (f"{program} train --resume {place} --steps {2 * max(step, 1)}", "train longer"),
-                (f"{again} --algo {'grpo' if algo != 'grpo' else 'corrgrpo'}", "the same run with another algorithm"),
-                (f"{program} plot {place}", "draw the curves"),
+            again = "grpo" if algo != "grpo" else "corrgrpo"
+            for why, command in (
+                ("Train longer", f"train --resume {place} --steps {2 * max(step, 1)}"),
+                ("The same run with another algorithm", f"train --config {place}/config.toml --algo {again}"),
+                ("Draw the curves", f"plot {place}"),
             ):
-                self.console.print(f"  {command}  [dim]# {why}[/]", soft_wrap=True)
+                self.console.print(f"{why}:\n  {program} {command}", soft_wrap=True)
         else:
             done = f"after step {step}; everything up to there is saved" if step or metrics else "before the first step"
             self.console.print(f"Interrupted {done}. Go on with:")
