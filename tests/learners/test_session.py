@@ -14,6 +14,7 @@ from corrgrpo_gym.corrgrpo import Algorithm
 from corrgrpo_gym.errors import GymError
 from corrgrpo_gym.learners import checkpoints, runfolder, session
 from corrgrpo_gym.learners.config import load_toml, resolve
+from corrgrpo_gym.learners.rollouts import Prompts
 
 from . import runs, tiny, toy
 
@@ -88,6 +89,20 @@ def test_the_seed_decides_and_the_written_configuration_repeats_the_run(whole, t
     same_as(tmp_path / "again", out)
     runs.start(tmp_path / "other", **VARIANTS["corrgrpo"], seed=1)
     assert runs.streams(tmp_path / "other")[1] != runs.streams(out)[1]
+
+
+def test_the_seed_decides_both_what_is_asked_and_what_is_answered(tmp_path, monkeypatch, capsys):
+    def tasks_and_answers(seed):
+        out = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        runs.start(out, steps=1, validation={"every": 0}, seed=seed)
+        found = runs.records(out, "rollouts.jsonl")
+        return [r["task"] for r in found], [r["messages"][-1]["content"] for r in found]
+
+    assert tasks_and_answers(1)[0] != tasks_and_answers(2)[0]
+    order = Prompts.order
+    monkeypatch.setattr(Prompts, "order", lambda self, seed, start, count: order(self, 0, start, count))
+    first, other = tasks_and_answers(1), tasks_and_answers(2)
+    assert first[0] == other[0] and first[1] != other[1]
 
 
 # 12 answers are scored before the first step, 24 in each, 12 more after the second and the fourth.
@@ -236,6 +251,7 @@ MOMENTS = {
     "after the rename, before the link": _replace(1, True),
     "before the link's rename": _replace(2, False),
     "after the link": _replace(2, True),
+    "after the last rename, before its link": _replace(3, True),
     "in rollouts.jsonl": _half_a_line(3),
     "in metrics.jsonl": _half_a_line(8),
 }
@@ -268,9 +284,10 @@ def test_killed_while_an_old_checkpoint_is_removed(whole, tmp_path):
 def test_killed_while_a_checkpoint_replaces_its_own_older_version(whole, tmp_path):
     """Interrupted in a validation, then killed between the two renames that add the validation's result."""
     out = tmp_path / "run"
-    runs.at_answer(12 + 48 + 5, runs.terminate)
+    # This answer takes a while, so that the validation cannot end before the signal is heard.
+    runs.at_answer(12 + 48 + 5, lambda: (runs.terminate(), time.sleep(3)))
     assert not runs.start(out, **VARIANTS["corrgrpo"]).finished
-    assert runs.saved(out) == [2]
+    assert runs.saved(out) == [2] and [m["step"] for m in runs.records(out)] == [0, 1]
     toy.HOOKS.clear()
     assert _killed(out, _replace(1, True)) == -signal.SIGKILL
     assert not (out / "checkpoints/step-000002").exists()
