@@ -171,6 +171,15 @@ def test_closing_while_a_job_runs_ends_it_with_an_error():
             verdict.result(30)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Python's own handler: a shell starts what runs in the background with Ctrl-C ignored, as CI may."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_the_middle_leaves_the_sandbox_usable():
     with make_sandbox(workers=1) as sandbox:
         timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
