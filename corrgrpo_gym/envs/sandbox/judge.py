@@ -40,6 +40,10 @@ class RowError(Exception):
     """The data's own code is broken."""
 
 
+class _ReaderLost(Exception):
+    """The reader ended while it read: the status if that was the answer's doing, and what it was at."""
+
+
 class Judge:
     """One jail, and the jobs judged with it, one at a time."""
 
@@ -87,7 +91,24 @@ class Judge:
         return verdict
 
     def _read(self, job: dict[str, Any], flags: int, verdict: dict[str, Any]) -> tuple[tuple[str, str], bytes | None]:
-        """Have the answer read; fill in what is known of it; return how it ended or the compiled program."""
+        """Have the answer read; fill in what is known of it; return how it ended or the compiled program.
+
+        A reader that ends is asked for again once: something outside (the kernel, short of memory) may have ended it,
+        and only an answer that ends two of them has itself to blame.
+        """
+        try:
+            return self._read_once(job, flags, verdict)
+        except _ReaderLost:
+            self._jail.drop_reader()
+        try:
+            return self._read_once(job, flags, verdict)
+        except _ReaderLost as lost:
+            self._jail.drop_reader()
+            return (lost.args[0], f"{lost.args[1]} ended the process"), None
+
+    def _read_once(
+        self, job: dict[str, Any], flags: int, verdict: dict[str, Any]
+    ) -> tuple[tuple[str, str], bytes | None]:
         channel = self._jail.reader()
         channel.start_clock()
         message = (job["answer"], job["entry_point"], job["prelude"], flags)
@@ -104,8 +125,7 @@ class Judge:
             status, what = "compile_error", "compiling the code"
             result = wire.loads(channel.read())
         except (EOFError, wire.BadBytes):
-            self._jail.drop_reader()
-            return (status, f"{what} ended the process"), None
+            raise _ReaderLost(status, what) from None
         except OverTime:
             self._jail.drop_reader()
             return (status, f"{what} took over {channel.limit:g} s of CPU time"), None

@@ -22,6 +22,8 @@ MAX_ITEMS = 2_000_000
 _TYPES: dict[str, type] = {
     t.__name__: t for t in (int, str, float, bool, list, tuple, dict, set, frozenset, bytes, complex, object)
 }
+# Keys of one set or dict that may share a hash.
+MAX_EQUAL_HASHES = 100
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes, complex, type(...)})
 _NO_NODE = ("-",)
 
@@ -234,8 +236,11 @@ class Unpacker:
         if kind == "q":
             return deque(items, tree[2])
         if kind in ("d", "C", "O", "D"):
+            _check_hashes(items[::2])
             table = dict(zip(items[::2], items[1::2], strict=True))
             return {"d": dict, "C": Counter, "O": OrderedDict, "D": _default}[kind](table)  # type: ignore[operator]
+        if kind in ("s", "z"):
+            _check_hashes(items)
         return {"l": list, "t": tuple, "s": set, "z": frozenset}[kind](items)
 
     def _list(self, values: list[Any], loop: int) -> Any:
@@ -263,6 +268,15 @@ class Unpacker:
         if slots:
             raise ValueError("a tree is cut off")
         return root
+
+
+def _check_hashes(items: list[Any]) -> None:
+    """Refuse keys that were chosen to share a hash: a table of them takes quadratic time, which no alarm ends.
+
+    In the candidate's process they may have had hashes of their own, by a subclass. Honest keys hardly ever share one.
+    """
+    if len(items) > MAX_EQUAL_HASHES and max(Counter(map(hash, items)).values()) > MAX_EQUAL_HASHES:
+        raise ValueError(f"over {MAX_EQUAL_HASHES} keys with one hash")
 
 
 def _default(table: dict[Any, Any]) -> defaultdict[Any, Any]:

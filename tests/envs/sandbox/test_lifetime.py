@@ -384,3 +384,42 @@ def test_another_user_can_use_it_too(tmp_path):
         [sys.executable, "-P", "-c", code], preexec_fn=become, capture_output=True, text=True, cwd="/"
     )
     assert result.stdout.split() == ["passed", "failed", "failed"], result.stderr
+
+
+def readers():
+    """Ids of the processes below this one that read answers in jails."""
+    found = []
+    for pid in processes(os.getpid()):
+        try:
+            if b"jail.reader" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def test_a_reader_that_is_killed_from_outside_costs_no_right_answer_its_reward():
+    """As the kernel does when memory runs out."""
+    with make_sandbox(workers=1) as sandbox:
+        assert sandbox.judge(RIGHT).status == "passed"
+        killed = readers()
+        assert killed
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        assert sandbox.judge(RIGHT).status == "passed"
+        assert not set(readers()) & set(killed)
+
+
+def test_keys_that_collide_end_neither_the_worker_nor_the_run():
+    answer = """
+class Int(int):
+    def __hash__(self): return id(self)
+def f(n): return {Int(k * (2**61 - 1)) for k in range(100_000)}
+"""
+    with make_sandbox(workers=1) as sandbox:
+        before = processes(os.getpid())
+        job = CodeJob("a task", answer, "", "def check(c):\n    assert c(1) == {1}", "f", wall_seconds=2)
+        verdict = sandbox.judge(job)
+        assert verdict.status in ("failed", "runtime_error"), verdict
+        assert sandbox.judge(RIGHT).status == "passed"
+        assert before <= processes(os.getpid())

@@ -347,3 +347,23 @@ def test_objects_of_the_candidates_own_are_handles(judge):
 def test_values_that_cannot_be_sent_are_just_wrong(judge, value):
     code = f"Loop = []\nLoop.append(Loop)\nDeep = []\nfor _ in range(10**5): Deep = [Deep]\ndef f(n): return {value}"
     assert judge(code).status == "failed"
+
+
+@pytest.mark.parametrize("wrap", [set, frozenset, dict.fromkeys, Counter, OrderedDict.fromkeys], ids=str)
+def test_keys_chosen_to_share_a_hash_are_refused(wrap):
+    """They had other hashes where they come from; here a table of them would take quadratic time."""
+
+    class Int(int):
+        __hash__ = lambda self: id(self)  # noqa: E731
+
+    def keys(count):
+        return [Int(k * (2**61 - 1)) for k in range(count)]
+
+    assert len(unpack(pack(wrap(keys(50))))) == 50
+    with pytest.raises(ValueError, match="keys with one hash"):
+        unpack(pack(wrap(keys(500))))
+
+
+def test_many_honest_keys_pass():
+    big = {(i, -i) for i in range(5000)} | {float(i) for i in range(5000)} | {str(i) for i in range(5000)}
+    assert unpack(pack(big)) == big
