@@ -11,6 +11,13 @@ class GymError(Exception):
     """
 
 
+class NotScored(GymError):
+    """One answer could not be scored, which says nothing about it; the next one may be.
+
+    An environment may raise it from `score` or `turn`. Training then goes on without that rollout.
+    """
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Return the message for a name that is not registered, with the nearest ones first."""
     names = sorted(known)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..envs import MultiRewardEnv
-from ..errors import GymError
+from ..errors import GymError, NotScored
 from .chat import decode, render
 from .engines.base import Completion, Interrupted, Sampling, TokenEngine
 
@@ -116,8 +116,10 @@ def collect(
         interrupted: Asked at every token.
         progress: Called with ("sampled" or "scored", how many so far).
 
+    Answers that the environment cannot score (NotScored) have NaN in every component, and "not_scored" in their info.
+
     Raises:
-        GymError: If the environment wants more than one turn.
+        GymError: If the environment wants more than one turn, or no answer at all could be scored.
         Interrupted: If asked to stop.
     """
     pending: dict[tuple[int, int], Future[Rollout]] = {}
@@ -127,7 +129,12 @@ def collect(
         env = prompts.env.clone()
         messages, _ = env.reset(options={"task": task})
         answer = decode(prompts.tokenizer, completion.ids, ends)
-        _, reward, terminated, truncated, info = env.step(answer)
+        try:
+            _, reward, terminated, truncated, info = env.step(answer)
+        except NotScored as lost:
+            # No component is scorable: the estimators leave such a rollout out.
+            reward, terminated, truncated = np.full(len(env.reward_names), np.nan, np.float32), True, False
+            info = {"not_scored": str(lost)}
         if not (terminated or truncated):
             raise GymError(
                 f"environment {type(env).__name__} wants another turn: training takes single-turn environments"
@@ -142,6 +149,9 @@ def collect(
     try:
         engine.generate([prompts.ids(t) for t in tasks], n, sampling, on_finish=finished, interrupted=interrupted)
         _wait(pending.values(), interrupted)
+        lost = [note for f in pending.values() if (note := f.result().info.get("not_scored"))]
+        if lost and len(lost) == len(pending):
+            raise GymError(f"not one answer of this batch could be scored; the first: {lost[0]}")
         return [
             Group(task, prompts.env.task_id(task), prompts.ids(task), [pending[g, j].result() for j in range(n)])
             for g, task in enumerate(tasks)

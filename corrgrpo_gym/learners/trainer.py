@@ -202,10 +202,13 @@ class Trainer:
 
         self.display.phase(f"{phase}: sampling", 0, total)
         sampling = Sampling(config.max_new_tokens, temperature, config.top_p, config.top_k, seed)
-        return collect(
+        groups = collect(
             prompts, tasks, n, self.engine, self.policy.end_ids, sampling, self.scorers,
             interrupted=self.interrupted, progress=progress,
         )  # fmt: skip
+        for rollout in (r for g in groups for r in g.rollouts if "not_scored" in r.info):
+            self.run.log.warning("step %d: an answer was left out: %s", self.state.step, rollout.info["not_scored"])
+        return groups
 
     def _describe(self, groups: Sequence[Group], rewards: torch.Tensor, info: Mapping[str, float]) -> dict[str, float]:
         rollouts = [r for g in groups for r in g.rollouts]
@@ -229,7 +232,9 @@ class Trainer:
             scorable = table[~np.isnan(table[:, k]), k]
             if scorable.size:
                 figures[f"{prefix}/{name}"] = float(scorable.mean())
-        figures[f"{prefix}/total"] = float((np.nan_to_num(table) @ self.weights).mean())
+        scored = ~np.isnan(table).all(1)
+        if scored.any():
+            figures[f"{prefix}/total"] = float((np.nan_to_num(table[scored]) @ self.weights).mean())
         return figures
 
     def _finish_step(self, metrics: dict[str, float]) -> None:

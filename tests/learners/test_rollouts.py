@@ -3,9 +3,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 
+from corrgrpo_gym.corrgrpo import advantages
 from corrgrpo_gym.envs import MultiRewardEnv, SingleTurnEnv
-from corrgrpo_gym.errors import GymError
+from corrgrpo_gym.errors import GymError, NotScored
 from corrgrpo_gym.learners import chat
 from corrgrpo_gym.learners.engines.base import Completion, Interrupted, Sampling
 from corrgrpo_gym.learners.engines.transformers import TransformersEngine
@@ -246,3 +248,39 @@ def test_tokenizers_without_a_template(tmp_path):
     (tmp_path / "chat.jinja").write_text("{{ messages[0]['content'] }}!")
     loaded = chat.load_tokenizer(str(tmp_path / "plain"), str(tmp_path / "chat.jinja"))
     assert loaded.decode(chat.render(loaded, [{"role": "user", "content": "ab?"}])) == "ab??"  # ! is unknown
+
+
+class Fragile(MultiRewardEnv):
+    """Cannot score answers that hold a "b"."""
+
+    reward_names = ("long", "one")
+
+    def prompt(self, task):
+        return [{"role": "user", "content": "a+b"}]
+
+    def score(self, task, reply):
+        if "b" in reply["content"]:
+            raise NotScored("the scorer is away")
+        return [length(reply["content"]), 1.0]
+
+
+def gather(env, tokenizer, scorers, answer):
+    prompts = Prompts(env, tokenizer, 100)
+    return collect(prompts, [0], 3, Scripted(tokenizer, answer), ENDS, SAMPLING, scorers)
+
+
+def test_an_answer_that_cannot_be_scored_costs_itself_alone(tokenizer, scorers):
+    (group,) = gather(Fragile([0]), tokenizer, scorers, lambda i, j: ["a", "b", "aa"][j])
+    rewards = np.stack([r.reward for r in group.rollouts])
+    assert rewards[[0, 2]] == pytest.approx(np.array([[0.1, 1], [0.2, 1]]))
+    assert np.isnan(rewards[1]).all()
+    assert [r.info.get("not_scored") for r in group.rollouts] == [None, "the scorer is away", None]
+    for name in ("grpo", "corrgrpo", "gdpo", "rloo"):
+        whole = advantages(name, torch.from_numpy(rewards)[None])[0]
+        assert whole[1] == 0
+        assert whole[[0, 2]] == pytest.approx(advantages(name, torch.from_numpy(rewards[[0, 2]])[None])[0])
+
+
+def test_a_batch_without_any_score_is_an_error(tokenizer, scorers):
+    with pytest.raises(GymError, match="not one answer of this batch.*the scorer is away"):
+        gather(Fragile([0]), tokenizer, scorers, lambda i, j: "b")

@@ -21,7 +21,7 @@ is limited, and it is one process), nor share the CPU fairly. `subprocess` has t
 only: files of the machine can be read.
 """
 
-from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict
+from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict, VerdictLost
 from .pool import Sandbox, make_sandbox
 
-__all__ = ["CodeJob", "Sandbox", "SandboxError", "SandboxUnavailable", "Verdict", "make_sandbox"]
+__all__ = ["CodeJob", "Sandbox", "SandboxError", "SandboxUnavailable", "Verdict", "VerdictLost", "make_sandbox"]

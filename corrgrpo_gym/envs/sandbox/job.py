@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ...errors import GymError
+from ...errors import GymError, NotScored
 
 Status = Literal["nothing", "syntax_error", "compile_error", "runtime_error", "timeout", "failed", "passed"]
 
@@ -11,9 +11,12 @@ Status = Literal["nothing", "syntax_error", "compile_error", "runtime_error", "t
 class SandboxError(GymError):
     """The sandbox or the data failed, not the program: it says nothing about the answer.
 
-    Raised for a worker that was lost twice on the same job, and for a row whose own prelude or test is
-    broken.
+    Raised for a row whose own prelude or test is broken.
     """
+
+
+class VerdictLost(SandboxError, NotScored):
+    """A worker was lost twice on the same job; the verdict on it is unknown."""
 
 
 class SandboxUnavailable(GymError):

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import unknown
 from . import backends
-from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict
+from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict, VerdictLost
 from .worker import Worker, WorkerLost
 
 _FIRST_UID = 1_000_000_000
@@ -98,8 +98,8 @@ class Sandbox:
         """Take the verdict on one answer; waits for a free worker.
 
         Raises:
-            SandboxError: the row's own code is broken, or a worker was lost twice on this job, or the sandbox
-                is closed. A bad program never raises.
+            VerdictLost: a worker was lost twice on this job.
+            SandboxError: the row's own code is broken, or the sandbox is closed. A bad program never raises.
         """
         self._check_open(job)
         worker = self._idle.get()
@@ -126,7 +126,7 @@ class Sandbox:
                     raise SandboxError(f"task {job.name!r}: the data row is broken: {detail}")
                 shape = detail.pop("shape")
                 return Verdict(shape=None if shape is None else tuple(shape), **detail)
-            raise SandboxError(
+            raise VerdictLost(
                 f"task {job.name!r}: the sandbox lost its worker {_TRIES} times: {reason}. The verdict is "
                 "unknown; if this happens again, look at the machine's memory and at the answer"
             )

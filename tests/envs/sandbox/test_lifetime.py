@@ -22,6 +22,7 @@ from corrgrpo_gym.envs.sandbox import (
     CodeJob,
     SandboxError,
     SandboxUnavailable,
+    VerdictLost,
     backends,
     launch,
     make_sandbox,
@@ -156,7 +157,7 @@ def test_a_worker_lost_during_a_job_is_retried_once_then_an_error():
             if kills == 1:
                 assert verdict.result(60).status == "timeout"
             else:
-                with pytest.raises(SandboxError, match=r"'slow'.*lost its worker 2 times.*unknown"):
+                with pytest.raises(VerdictLost, match=r"'slow'.*lost its worker 2 times.*unknown"):
                     verdict.result(60)
         assert sandbox.judge(RIGHT).status == "passed"
 
