@@ -1,6 +1,7 @@
 """Checkpoints: complete, written at once or not at all, each one a Hugging Face folder."""
 
 import os
+import pickle
 import re
 import shutil
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
+from ..errors import GymError
 from .policy import Policy
 from .runfolder import cannot_write
 
 STATE = "trainer.pt"
+CONFIG = "run.toml"  # the configuration that it was made with
 _NAME = re.compile(r"step-(\d{6,})")
 
 
@@ -58,7 +61,7 @@ class Checkpoints:
         match = _NAME.fullmatch(os.readlink(link)) if link.is_symlink() else None
         return int(match[1]) if match else None
 
-    def save(self, step: int, policy: Policy, state: dict[str, Any], best: int | None) -> Path:
+    def save(self, step: int, policy: Policy, state: dict[str, Any], best: int | None, config: str = "") -> Path:
         """Write a checkpoint: first beside, then in its place by one rename.
 
         Args:
@@ -66,6 +69,7 @@ class Checkpoints:
             policy: Its weights and tokenizer are written.
             state: What else `load` must give back.
             best: Step of the best checkpoint, this one included; None where none counts as such.
+            config: The configuration as TOML, kept beside the weights.
 
         Raises:
             GymError: If it cannot be written; the checkpoints before it stay.
@@ -76,6 +80,7 @@ class Checkpoints:
             new.mkdir()
             policy.save(new)
             torch.save(state, new / STATE)
+            (new / CONFIG).write_text(config)
             _sync(new)
             if place.exists():
                 # The same step again (its validation has been added): swap through a name that no reader takes.
@@ -95,8 +100,19 @@ class Checkpoints:
         return place
 
     def load(self, step: int) -> dict[str, Any]:
-        """The trainer's state of a checkpoint."""
-        return torch.load(self.path(step) / STATE, map_location="cpu", weights_only=True)
+        """The trainer's state of a checkpoint.
+
+        Raises:
+            GymError: The file is damaged; the message says how to go on from the checkpoint before.
+        """
+        path = self.path(step)
+        try:
+            return torch.load(path / STATE, map_location="cpu", weights_only=True)
+        except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError) as e:
+            raise GymError(
+                f"the checkpoint {path} is damaged ({STATE}: {type(e).__name__}). Remove that folder, and --resume "
+                "goes on from the checkpoint before it, or from the beginning"
+            ) from e
 
     def link(self, step: int | None) -> None:
         """Let `best` point to this step's checkpoint, or to none."""

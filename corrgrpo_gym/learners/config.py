@@ -9,6 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ..errors import GymError, unknown
 
+Rate = Annotated[float, Field(ge=0, lt=1)]
+
 
 class Section(BaseModel):
     """A table of the configuration; unknown keys are errors."""
@@ -65,13 +67,13 @@ class RolloutConfig(Section):
 class UpdateConfig(Section):
     """How the policy is updated from a batch."""
 
-    lr: float = Field(1e-6, gt=0)
+    lr: float = Field(1e-6, gt=0, le=100)
     """Peak learning rate of AdamW."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Course of the learning rate after its warm-up."""
     warmup_steps: int = Field(0, ge=0)
     """Steps over which the learning rate rises from 0."""
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Rate, Rate] = (0.9, 0.999)
     """AdamW's decay rates."""
     weight_decay: float = Field(0.0, ge=0)
     """AdamW's weight decay."""
@@ -117,11 +119,11 @@ class WarmStartConfig(Section):
     """Optimiser steps; 0: no warm start."""
     batch: int = Field(16, ge=1)
     """Answers per step."""
-    lr: float = Field(1e-5, gt=0)
+    lr: float = Field(1e-5, gt=0, le=100)
     """Peak learning rate, reached after a tenth of the steps, then falling to a tenth (cosine)."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """muon: Muon for the matrices inside the blocks, AdamW for the rest; learns faster from random weights."""
-    matrix_lr: float = Field(0.02, gt=0)
+    matrix_lr: float = Field(0.02, gt=0, le=100)
     """Muon's peak learning rate."""
 
 
@@ -173,7 +175,7 @@ class TrainConfig(Section):
     """Training steps."""
     seed: int = Field(0, ge=0)
     """Seed of sampling and of the order of the tasks."""
-    threads: int = Field(0, ge=0)
+    threads: int = Field(0, ge=0, le=1024)
     """CPU threads of torch; 0: torch's default."""
     track: Annotated[list[Literal["tensorboard", "wandb"]], BeforeValidator(_listed)] = []
     """Trackers besides the run folder's own files: tensorboard, wandb, or a list of them."""
@@ -300,6 +302,19 @@ def _has_gpu() -> bool:
 def to_toml(config: TrainConfig) -> str:
     """The configuration as a TOML text that `load_toml` reads back."""
     return tomli_w.dumps(config.model_dump(mode="json"))
+
+
+def differences(a: TrainConfig, b: TrainConfig) -> list[str]:
+    """The keys, dotted, in which two configurations differ."""
+
+    def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for key, value in values.items():
+            out |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        return out
+
+    one, other = flat(a.model_dump(mode="json")), flat(b.model_dump(mode="json"))
+    return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 
 def documented_toml(config: TrainConfig) -> str:

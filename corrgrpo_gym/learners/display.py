@@ -75,7 +75,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Print a line."""
-        self.console.print(f"[dim]{escape(text)}[/]")
+        self.console.print(f"[dim]{escape(text)}[/]", soft_wrap=True)
 
     @contextmanager
     def bar(self, name: str, total: int) -> Iterator[Callable[[int, float], None]]:

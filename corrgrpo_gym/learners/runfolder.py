@@ -98,17 +98,32 @@ class RunFolder:
                     raise cannot_write(path, self.path, e) from e
         return lengths
 
-    def truncate(self, offsets: dict[str, int]) -> None:
-        """Cut the streams back to where they were at a checkpoint."""
+    def truncate(self, offsets: dict[str, int]) -> list[str]:
+        """Cut the streams back to where they were at a checkpoint.
+
+        Returns:
+            The streams that are shorter than they were: somebody cut or removed them.
+        """
+        before = self.offsets()
         for stream in STREAMS:
-            path = self.path / stream
-            if path.exists():
-                os.truncate(path, min(path.stat().st_size, offsets.get(stream, 0)))
+            if before[stream] > offsets.get(stream, 0):
+                os.truncate(self.path / stream, offsets.get(stream, 0))
+        return [stream for stream in STREAMS if before[stream] < offsets.get(stream, 0)]
 
     def read(self, stream: str) -> list[dict[str, Any]]:
-        """All records of a stream; null becomes NaN in none of them."""
-        path = self.path / stream
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        """All records of a stream; a last line that is not finished (yet) is left out.
+
+        Raises:
+            GymError: A line before it is not JSON; the message names it.
+        """
+        path, records = self.path / stream, []
+        lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                records.append(json.loads(line))
+            except ValueError as e:
+                raise GymError(f"{path}, line {number} is not JSON ({e}): was the file edited? Remove that line") from e
+        return records
 
     def remove_if_empty(self) -> None:
         """Remove a folder to which nothing of a run has been written yet, so that its name is free again."""

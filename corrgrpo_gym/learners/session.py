@@ -18,16 +18,28 @@ from ..envs import MultiRewardEnv
 from ..envs.loading import load
 from ..errors import GymError
 from . import embedded_policy
-from .checkpoints import Checkpoints
-from .config import TrainConfig, load_toml, resolve
+from .checkpoints import CONFIG, Checkpoints
+from .config import TrainConfig, differences, load_toml, resolve
 from .display import Screen
 from .engines.base import Interrupted
-from .policy import Policy, check_model, load_policy
+from .policy import Policy, check_model, load_model, load_policy
 from .rollouts import Prompts
 from .runfolder import NEW_START, START, CannotWrite, RunFolder, cannot_write
 from .trackers import check_trackers, open_trackers
 from .trainer import State, Trainer, algorithm_of, check_metric
 from .warm_start import warm_start
+
+# What may be changed before a run is resumed: none of it changes what the run computes.
+FREE_ON_RESUME = (
+    "steps",
+    "threads",
+    "track",
+    "data",
+    "policy.device",
+    "rollout.scorers",
+    "rollout.max_rows",
+    "update.micro_batch_tokens",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +85,21 @@ def resume(path: Path, steps: int | None = None) -> Outcome:
     if not (path / "config.toml").is_file():
         raise GymError(f"cannot resume {path}: it is not a run folder (no config.toml)")
     config = resolve(load_toml(path / "config.toml"))
+    checkpoints = Checkpoints(path / "checkpoints")
+    done = checkpoints.steps()
+    made_with = checkpoints.path(done[-1]) / CONFIG if done else None
+    if made_with and made_with.is_file():
+        changed = [
+            key
+            for key in differences(config, resolve(load_toml(made_with)))
+            if key not in FREE_ON_RESUME and not key.startswith("checkpoint.")
+        ]
+        if changed:
+            raise GymError(
+                f"{path}/config.toml was edited since the last checkpoint: {', '.join(changed)}. A run has one "
+                f"configuration: put it back (it is in {made_with}), or begin another run by --config and --out"
+            )
     if steps is not None:
-        done = Checkpoints(path / "checkpoints").steps()
         if done and steps < done[-1]:
             raise GymError(f"cannot resume {path} to step {steps}: it has done {done[-1]} steps already")
         config = config.model_copy(update={"steps": steps})
@@ -138,7 +163,9 @@ def _train(
     checkpoints.recover()
     done = checkpoints.steps()
     saved = checkpoints.load(done[-1]) if done else None
-    run.truncate(saved["offsets"] if saved else {})
+    for stream in run.truncate(saved["offsets"] if saved else {}):
+        screen.note(f"{stream} is shorter than at the checkpoint: earlier lines of it are lost")
+        run.log.warning("%s is shorter than at the checkpoint", stream)
     try:
         kl = algorithm.loss_options["kl_coef"] > 0
         policy = _policy(config, kl, env, run, checkpoints.path(done[-1]) if done else None, screen, interrupted)
@@ -218,10 +245,16 @@ def _make_start(
         texts = embedded_policy.texts_of(env)
         cached = embedded_policy.cache_folder() / f"policy-{embedded_policy.fingerprint(texts, config)}"
         if cached.is_dir():
-            screen.note(f"warm-started policy taken from {cached}")
-            shutil.copytree(cached, new)
-            new.rename(base)
-            return
+            try:
+                load_model(str(cached))
+            except GymError:
+                screen.note(f"the cached policy in {cached} is damaged: it is made again")
+                shutil.rmtree(cached, ignore_errors=True)
+            else:
+                screen.note(f"warm-started policy taken from {cached}")
+                shutil.copytree(cached, new)
+                new.rename(base)
+                return
         embedded_policy.build(texts, new)
         source = str(new)
     policy = load_policy(source, settings, seed=config.seed)
@@ -261,8 +294,12 @@ def export(path: Path, out: Path, step: int | None = None, dtype: str = "float32
         step = checkpoints.best if checkpoints.best in steps else steps[-1]
     if step not in steps:
         raise GymError(f"{path} has no checkpoint of step {step}; there are {steps}")
-    if out.exists() and any(out.iterdir()):
-        raise GymError(f"{out} is not empty: give a new folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()):
+            raise GymError(f"{out} is not empty: give a new folder")
+    except OSError as e:
+        raise GymError(f"cannot write to {out}: {e.strerror}: give a new folder") from e
     folder = checkpoints.path(step)
     if config.policy.lora_rank:
         base = str(path / START) if (path / START).exists() else config.model

@@ -17,7 +17,7 @@ import torch
 from ..corrgrpo import Algorithm, reward_report
 from ..errors import GymError, unknown
 from .checkpoints import Checkpoints
-from .config import TrainConfig
+from .config import TrainConfig, to_toml
 from .engines.base import Interrupted, Sampling
 from .engines.transformers import TransformersEngine
 from .policy import Policy
@@ -279,7 +279,7 @@ class Trainer:
         self.display.phase("saving", 0, 1)
         self.state.offsets = self.run.offsets()
         state = asdict(self.state) | {"optimizer": self.updater.optimizer.state_dict()}
-        self.checkpoints.save(self.state.step, self.policy, state, self.state.best_step)
+        self.checkpoints.save(self.state.step, self.policy, state, self.state.best_step, to_toml(self.config))
         self._saved = self.state.step
 
 
