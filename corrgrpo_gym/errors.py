@@ -14,7 +14,8 @@ class GymError(Exception):
 class NotScored(GymError):
     """One answer could not be scored, which says nothing about it; the next one may be.
 
-    An environment may raise it from `score` or `turn`. Training then goes on without that rollout.
+    An environment may raise it from `score` or `turn`, and so may a reward function. Training then goes on without that
+    rollout.
     """
 
 

@@ -141,6 +141,9 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
 
         Returns:
             The K rewards, in order or by name; or a pair of them and a dict that goes into step's info.
+
+        Raises:
+            NotScored: this answer cannot be scored now (a service is away, say); training goes on without it.
         """
         raise NotImplementedError(f"{type(self).__name__} must override score (single turn) or turn (several turns)")
 

@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from ..errors import GymError, unknown
+from ..errors import GymError, NotScored, unknown
 from . import background
 from .base import MultiRewardEnv
 from .chat import Message, message_problem
@@ -118,6 +118,8 @@ class SingleTurnEnv(MultiRewardEnv):
                 results[i] = result
         where = f"task {self.task_id(task)}"
         for r, result in zip(self.rewards, results, strict=True):
+            if isinstance(result, NotScored):
+                raise result
             if isinstance(result, BaseException):
                 raised = f"raised {type(result).__name__}: {result}"
                 raise GymError(

@@ -61,7 +61,7 @@ class Checkpoints:
         match = _NAME.fullmatch(os.readlink(link)) if link.is_symlink() else None
         return int(match[1]) if match else None
 
-    def save(self, step: int, policy: Policy, state: dict[str, Any], best: int | None, config: str = "") -> Path:
+    def save(self, step: int, policy: Policy, state: dict[str, Any], best: int | None, config: str) -> Path:
         """Write a checkpoint: first beside, then in its place by one rename.
 
         Args:

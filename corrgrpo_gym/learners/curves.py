@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import GymError
 from .config import load_toml, resolve
-from .runfolder import RunFolder
+from .runfolder import read_records
 
 # Colours that people with the common kinds of colour blindness can tell apart (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -32,10 +32,9 @@ def draw(runs: Sequence[Path], out: Path) -> Path:
         raise GymError("plots need matplotlib: pip install matplotlib") from e
     by_algo: dict[str, list[list[dict[str, Any]]]] = {}
     for path in runs:
-        run = RunFolder.open(path)
-        metrics = run.read("metrics.jsonl")
-        run.close()
-        by_algo.setdefault(resolve(load_toml(path / "config.toml")).algo, []).append(metrics)
+        by_algo.setdefault(resolve(load_toml(path / "config.toml")).algo, []).append(
+            read_records(path / "metrics.jsonl")
+        )
     names = _components([m for group in by_algo.values() for m in group])
     columns = min(4, len(names))
     rows = math.ceil(len(names) / columns)

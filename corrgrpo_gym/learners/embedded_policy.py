@@ -89,9 +89,6 @@ def build(texts: list[str], folder: Path) -> None:
     """Make the tokenizer and the random model and save them as a Hugging Face folder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # it would run through our own display
 
     bpe = Tokenizer(models.BPE())
     # Numbers stay whole: copying a constant from the question is then one look, not two.

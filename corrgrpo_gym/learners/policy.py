@@ -274,9 +274,7 @@ def check_model(source: str) -> None:
 def load_model(source: str, attention: str = "sdpa", template: str = "") -> tuple[Any, Any]:
     """Load a float32 causal LM and its tokenizer from a hub id, a folder or a .gguf file."""
     from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()  # they would run through our own display
     check_model(source)
     path = Path(source).expanduser()
     gguf = path.name if path.suffix == ".gguf" else None

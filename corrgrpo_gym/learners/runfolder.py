@@ -110,21 +110,6 @@ class RunFolder:
                 os.truncate(self.path / stream, offsets.get(stream, 0))
         return [stream for stream in STREAMS if before[stream] < offsets.get(stream, 0)]
 
-    def read(self, stream: str) -> list[dict[str, Any]]:
-        """All records of a stream; a last line that is not finished (yet) is left out.
-
-        Raises:
-            GymError: A line before it is not JSON; the message names it.
-        """
-        path, records = self.path / stream, []
-        lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-        for number, line in enumerate(lines, 1):
-            try:
-                records.append(json.loads(line))
-            except ValueError as e:
-                raise GymError(f"{path}, line {number} is not JSON ({e}): was the file edited? Remove that line") from e
-        return records
-
     def remove_if_empty(self) -> None:
         """Remove a folder to which nothing of a run has been written yet, so that its name is free again."""
         if any((self.path / s).exists() for s in (*STREAMS, START)) or any((self.path / "checkpoints").iterdir()):
@@ -158,11 +143,10 @@ def _lock(path: Path) -> IO[str]:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as e:
-        file.close()
         if e.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            file.close()
             raise GymError(f"another process is writing to the run folder {path}: wait for it, or stop it") from None
         # A file system without locks: then there is none.
-        return open(path / ".lock", "w")
     return file
 
 
@@ -177,6 +161,22 @@ def cannot_write(file: Path, run: Path, error: Exception) -> CannotWrite:
         f"cannot write {file}: {why}. Nothing before the last checkpoint is lost: "
         f"make room, then `corrgrpo-gym train --resume {run}`"
     )
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """All records of a stream, of a live run too: a last line that is not finished (yet) is left out.
+
+    Raises:
+        GymError: A line before it is not JSON; the message names it.
+    """
+    records = []
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    for number, line in enumerate(lines, 1):
+        try:
+            records.append(json.loads(line))
+        except ValueError as e:
+            raise GymError(f"{path}, line {number} is not JSON ({e}): was the file edited? Remove that line") from e
+    return records
 
 
 def rollout_records(

@@ -1,5 +1,6 @@
 """From a configuration, or a run folder, to a trained policy."""
 
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,17 +25,19 @@ from .display import Screen
 from .engines.base import Interrupted
 from .policy import Policy, check_model, load_model, load_policy
 from .rollouts import Prompts
-from .runfolder import NEW_START, START, CannotWrite, RunFolder, cannot_write
+from .runfolder import NEW_START, START, CannotWrite, RunFolder, cannot_write, read_records
 from .trackers import check_trackers, open_trackers
 from .trainer import State, Trainer, algorithm_of, check_metric
 from .warm_start import warm_start
 
-# What may be changed before a run is resumed: none of it changes what the run computes.
+# transformers' own would run through our display.
+logging.disable_progress_bar()
+
+# What may be changed before a run is resumed: but for rounding, none of it changes what the run computes.
 FREE_ON_RESUME = (
     "steps",
     "threads",
     "track",
-    "data",
     "policy.device",
     "rollout.scorers",
     "rollout.max_rows",
@@ -110,7 +113,6 @@ def _run(config: TrainConfig, path: Path, resume: bool) -> Outcome:
     if config.threads:
         torch.set_num_threads(config.threads)
     with _stop_requests() as interrupted, Screen() as screen:
-        logging.disable_progress_bar()  # transformers' own would run through ours
         # Everything that can be wrong is found before the run folder exists.
         for module in config.imports:
             load(f"{module}:__name__", here=True)
@@ -189,7 +191,7 @@ def _train(
         checkpoints.link(state.best_step)  # a process that was killed may have saved this step, but not the link
         screen.note(f"resuming after step {state.step}")
     run.log.info("%s: %s, seed %d, from step %d", config.algo, policy.describe(), config.seed, state.step)
-    screen.table(env.reward_names, config.steps, policy.describe(), run.read("metrics.jsonl"))
+    screen.table(env.reward_names, config.steps, policy.describe(), read_records(run.path / "metrics.jsonl"))
     trackers = open_trackers(config.track, run.path, config, resume=bool(saved))
     try:
         trainer = Trainer(
@@ -201,7 +203,14 @@ def _train(
         for tracker in trackers:
             tracker.close()
     run.log.info("%s at step %d", "finished" if finished else "interrupted", state.step)
-    screen.footer(run.path, config.algo, finished, state.step, run.read("metrics.jsonl"), time.perf_counter() - began)
+    screen.footer(
+        run.path,
+        config.algo,
+        finished,
+        state.step,
+        read_records(run.path / "metrics.jsonl"),
+        time.perf_counter() - began,
+    )
     return Outcome(run.path, finished, state.step)
 
 
@@ -234,8 +243,6 @@ def _make_start(
     config: TrainConfig, env: MultiRewardEnv, base: Path, screen: Screen, interrupted: Callable[[], bool]
 ) -> None:
     """Warm-start the model into the folder `base`, whole or not at all."""
-    import shutil
-
     new = base.with_name(NEW_START)
     shutil.rmtree(new, ignore_errors=True)
     cached, source, settings = None, config.model, config.policy

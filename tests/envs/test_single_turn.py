@@ -12,7 +12,7 @@ import pytest
 
 from corrgrpo_gym import envs
 from corrgrpo_gym.envs import Reward, SingleTurnEnv, check_env, reward
-from corrgrpo_gym.errors import GymError
+from corrgrpo_gym.errors import GymError, NotScored
 
 ROWS = [{"prompt": "1 + 1 =", "target": "2"}, {"prompt": "2 + 2 =", "target": "4"}]
 
@@ -379,3 +379,16 @@ def test_clones_score_in_threads():
     for thread in threads:
         thread.join()
     assert found == {task: [1] for task in range(30)}
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_reward_function_may_say_that_it_cannot_score_now(kind):
+    def away(answer):
+        raise NotScored("the judge is away")
+
+    async def away_too(answer):
+        raise NotScored("the judge is away")
+
+    env = SingleTurnEnv(ROWS, [away if kind == "sync" else away_too])
+    with pytest.raises(NotScored, match=r"^the judge is away$"):
+        step(env, "text")

@@ -7,7 +7,7 @@ import pytest
 from corrgrpo_gym.errors import GymError
 from corrgrpo_gym.learners import curves, embedded_policy, session
 from corrgrpo_gym.learners.checkpoints import CONFIG, STATE
-from corrgrpo_gym.learners.runfolder import RunFolder
+from corrgrpo_gym.learners.runfolder import RunFolder, read_records
 
 from . import runs
 
@@ -79,9 +79,21 @@ def test_a_line_that_is_being_written_is_left_out(run):
     whole = len(runs.records(run))
     with open(run / "metrics.jsonl", "a") as f:
         f.write('{"step": 5, "rew')
-    folder = RunFolder.open(run)
-    assert len(folder.read("metrics.jsonl")) == whole
-    folder.close()
+    assert len(read_records(run / "metrics.jsonl")) == whole
+
+
+def test_a_live_run_can_be_drawn(run):
+    writer = RunFolder.open(run)
+    try:
+        assert curves.draw([run], run / "c.png").stat().st_size > 1000
+    finally:
+        writer.close()
+
+
+def test_other_data_are_not_gone_on_with(run):
+    edit(run / "config.toml", 'data = "auto"', 'data = "elsewhere"')
+    with pytest.raises(GymError, match="was edited since the last checkpoint: data"):
+        session.resume(run, 5)
 
 
 @pytest.mark.parametrize("keep", [0, 100, 5000])
