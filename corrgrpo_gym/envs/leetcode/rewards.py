@@ -10,7 +10,7 @@
 6. efficiency: 1 - t / t_reference, clipped to [0, 1], of an answer that passes; t is CPU time.
 7. ast_similarity: difflib's ratio of the syntax trees' shapes, the answer's first (see `ast_shape`).
 
-Source: the public material of the CorrGRPO paper (arXiv 2606.19758).
+Source: the public material of the CorrGRPO paper (arXiv 2609.36820).
 """
 
 import math

@@ -1,0 +1,99 @@
+"""What a benchmark is: cases with prompts, a scorer, and the columns of its table."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..envs.chat import Message
+from .metrics import Column
+from .models.base import Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing that a model is asked.
+
+    Attributes:
+        id: unique in the benchmark, and the same tomorrow.
+        messages: the chat that opens it.
+        tools: schemas of the tools that may be called natively; none where the prompt lists them.
+        reference: a right answer as a model would write it (one per turn in a sequence); None where there is none.
+        cluster: cases with the same one are not independent of each other (a user task under several attacks);
+            empty: the case is its own.
+        group: which part of the benchmark it belongs to (a level, a category), for columns.
+        row: what the scorer needs.
+    """
+
+    id: str
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    reference: str | Message | Sequence[str | Message] | None = None
+    cluster: str = ""
+    group: str = ""
+    row: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a sample earned. Plain data.
+
+    Attributes:
+        values: by metric; None where the sample is not eligible for it (the efficiency of a wrong program).
+        detail: for people: what failed and why; JSON.
+    """
+
+    values: Mapping[str, float | None]
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Episode:
+    """The course of one sample. This one is over after the first reply; multi-turn benchmarks have their own."""
+
+    def __init__(self, case: Case):
+        self.case = case
+
+    def advance(self, reply: Reply) -> Sequence[Message] | None:
+        """Take the model's answer; return the new messages (tool results), or None: it is over."""
+        return None
+
+    def close(self) -> None:
+        """Let go of what it holds; called once, also where the sample failed."""
+
+
+class Benchmark(ABC):
+    """A set of cases and what is measured on them. `score` is called from several threads at once.
+
+    Attributes:
+        name: what `--env` takes.
+        note: which data these are, and from where, in a line.
+        settings: plain data: all that changes prompts or scores (prompt variant, limits, a digest of the data). A run
+            resumes with equal settings only.
+        cases: in a fixed order.
+        columns: of the table, in order.
+        caveats: known faults of the data, and departures from upstream, a line each, for the report.
+        paper: keys of paper_results by column: where `--against-paper` finds the paper's figures.
+    """
+
+    name: str
+    note: str = ""
+    settings: Mapping[str, Any]
+    cases: Sequence[Case]
+    columns: Sequence[Column]
+    caveats: Sequence[str] = ()
+
+    def episode(self, case: Case) -> Episode:
+        """Begin an episode; replies saved by an earlier run are replayed through a fresh one."""
+        return Episode(case)
+
+    @abstractmethod
+    def score(self, case: Case, replies: Sequence[Reply]) -> Score:
+        """Score the model's replies, one per turn.
+
+        Raises:
+            NotScored: it cannot be scored now (a lost verdict); the sample is recorded so, and can be rescored.
+            GymError: the data or the machine are at fault; the evaluation stops.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of a sandbox and the like."""
