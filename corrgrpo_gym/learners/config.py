@@ -1,21 +1,24 @@
 """The configuration of `corrgrpo-gym train`: defaults, presets, a TOML file, then the command line; in this order."""
 
-import tomllib
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
-from ..errors import GymError, unknown
+from ..configuration import Section, checked, differences, documented_toml, load_toml, merge, parse_assignment, to_toml
+
+__all__ = [
+    "TrainConfig",
+    "differences",
+    "documented_toml",
+    "load_toml",
+    "merge",
+    "parse_assignment",
+    "resolve",
+    "to_toml",
+    "validate",
+]
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
-
-
-class Section(BaseModel):
-    """A table of the configuration; unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False)
 
 
 class AlgorithmConfig(Section):
@@ -202,76 +205,9 @@ EMBEDDED_PRESET: dict[str, Any] = {
 }
 
 
-def load_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file, or a run folder's config.toml. Raises GymError naming the file and the line."""
-    if path.is_dir():
-        path = path / "config.toml"
-    try:
-        return tomllib.loads(path.read_text())
-    except OSError as e:
-        raise GymError(f"cannot read the configuration {path}: {e.strerror}") from e
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise GymError(f"{path} is not valid TOML: {e}") from e
-
-
-def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return base with over laid on it, table by table."""
-    out = dict(base)
-    for key, value in over.items():
-        old = out.get(key)
-        out[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return out
-
-
-def parse_assignment(text: str) -> dict[str, Any]:
-    """Turn `a.b=c` into nested tables; c is a TOML value, or else a string."""
-    key, eq, value = text.partition("=")
-    path = [part.strip() for part in key.split(".")]
-    if not eq or not all(path):
-        raise GymError(f"--set {text!r}: expected KEY=VALUE, such as update.lr=1e-6")
-    try:
-        parsed: Any = tomllib.loads(f"x = {value.strip()}")["x"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    for part in reversed(path):
-        parsed = {part: parsed}
-    return parsed
-
-
 def validate(values: dict[str, Any]) -> TrainConfig:
     """Check a configuration. Raises GymError listing every wrong key, each with the nearest known one."""
-    try:
-        return TrainConfig.model_validate(values)
-    except ValidationError as e:
-        raise GymError("\n".join(_explain(err) for err in e.errors())) from None
-
-
-def _explain(err: Any) -> str:
-    path = [str(p) for p in err["loc"]]
-    where = ".".join(path)
-    if err["type"] == "extra_forbidden":
-        table: type[BaseModel] = TrainConfig
-        for part in path[:-1]:
-            annotation = table.model_fields[part].annotation
-            assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
-            table = annotation
-        prefix = "".join(f"{p}." for p in path[:-1])
-        elsewhere = [key for key in _keys(TrainConfig) if key.split(".")[-1] == path[-1]]
-        if elsewhere:
-            return f"unknown configuration key {where!r}. Did you mean {' or '.join(map(repr, elsewhere))}?"
-        return unknown("configuration key", where, [prefix + name for name in table.model_fields])
-    got = err.get("input")
-    return f"configuration key {where}: {err['msg']} (got {got!r})"
-
-
-def _keys(table: type[BaseModel], prefix: str = "") -> list[str]:
-    """Every key below a table, dotted."""
-    out = []
-    for name, field in table.model_fields.items():
-        inner = field.annotation
-        nested = isinstance(inner, type) and issubclass(inner, BaseModel)
-        out += _keys(inner, f"{prefix}{name}.") if nested else [prefix + name]  # type: ignore[arg-type]
-    return out
+    return checked(TrainConfig, values)
 
 
 def resolve(*layers: dict[str, Any]) -> TrainConfig:
@@ -297,55 +233,3 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def to_toml(config: TrainConfig) -> str:
-    """The configuration as a TOML text that `load_toml` reads back."""
-    return tomli_w.dumps(config.model_dump(mode="json"))
-
-
-def differences(a: TrainConfig, b: TrainConfig) -> list[str]:
-    """The keys, dotted, in which two configurations differ."""
-
-    def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for key, value in values.items():
-            out |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-        return out
-
-    one, other = flat(a.model_dump(mode="json")), flat(b.model_dump(mode="json"))
-    return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
-
-
-def documented_toml(config: TrainConfig) -> str:
-    """The configuration as TOML with what each key means above it."""
-    lines: list[str] = []
-
-    def table(section: BaseModel, prefix: str) -> None:
-        dump = section.model_dump(mode="json")
-        later = []
-        for name, field in type(section).model_fields.items():
-            value = getattr(section, name)
-            if isinstance(value, BaseModel):
-                later.append((name, value))
-                continue
-            choices = get_args(field.annotation) if getattr(field.annotation, "__origin__", None) is Literal else ()
-            note = f" One of: {', '.join(map(str, choices))}." if choices else ""
-            lines.append(f"# {field.description or name}{note}")
-            lines.append(f"{name} = {_inline(dump[name])}")
-        for name, value in later:
-            lines.append(f"\n[{prefix}{name}]")
-            table(value, f"{prefix}{name}.")
-
-    table(config, "")
-    return "\n".join(lines) + "\n"
-
-
-def _inline(value: Any) -> str:
-    """A TOML value on one line."""
-    if isinstance(value, dict):
-        body = ", ".join(f"{_inline(key)} = {_inline(v)}" for key, v in value.items())
-        return "{" + (f" {body} " if body else "") + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")

@@ -1,21 +1,18 @@
 """The one place that writes a run folder."""
 
-import errno
-import fcntl
-import json
 import logging
-import math
 import os
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
+from typing import Any
 
 from ..errors import GymError
+from ..run_files import CannotWrite, append_records, lock, read_records, write_text
 from .config import TrainConfig, to_toml
 from .rollouts import Group
+
+__all__ = ["CannotWrite", "RunFolder", "cannot_write", "read_records", "rollout_records", "write_text"]
 
 START, NEW_START = "start", ".start.new"
 STREAMS = ("metrics.jsonl", "rollouts.jsonl", "timings.jsonl")
@@ -33,7 +30,7 @@ class RunFolder:
         self.log.setLevel(logging.INFO)
         self.log.propagate = False
         self.log.handlers.clear()
-        self._lock = _lock(path)
+        self._lock = lock(path)
         handler = _LogFile(path / "log.txt", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         self.log.addHandler(handler)
@@ -77,10 +74,8 @@ class RunFolder:
 
     def append(self, stream: str, records: Iterable[dict[str, Any]]) -> None:
         """Append records to a stream and hand them to the operating system."""
-        text = "".join(json.dumps(_plain(r), ensure_ascii=True) + "\n" for r in records)
         try:
-            with open(self.path / stream, "a", encoding="ascii") as f:
-                f.write(text)
+            append_records(self.path / stream, records)
         except OSError as e:
             raise cannot_write(self.path / stream, self.path, e) from e
 
@@ -137,23 +132,6 @@ class _LogFile(logging.FileHandler):
         pass
 
 
-def _lock(path: Path) -> IO[str]:
-    """Take the folder for this process; the lock ends with it, however it ends."""
-    file = open(path / ".lock", "w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as e:
-        if e.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            file.close()
-            raise GymError(f"another process is writing to the run folder {path}: wait for it, or stop it") from None
-        # A file system without locks: then there is none.
-    return file
-
-
-class CannotWrite(GymError):
-    """A full disk or the like; the run can go on when that is mended."""
-
-
 def cannot_write(file: Path, run: Path, error: Exception) -> CannotWrite:
     """The error that names the file and says how to go on."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -161,22 +139,6 @@ def cannot_write(file: Path, run: Path, error: Exception) -> CannotWrite:
         f"cannot write {file}: {why}. Nothing before the last checkpoint is lost: "
         f"make room, then `corrgrpo-gym train --resume {run}`"
     )
-
-
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """All records of a stream, of a live run too: a last line that is not finished (yet) is left out.
-
-    Raises:
-        GymError: A line before it is not JSON; the message names it.
-    """
-    records = []
-    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    for number, line in enumerate(lines, 1):
-        try:
-            records.append(json.loads(line))
-        except ValueError as e:
-            raise GymError(f"{path}, line {number} is not JSON ({e}): was the file edited? Remove that line") from e
-    return records
 
 
 def rollout_records(
@@ -199,26 +161,3 @@ def rollout_records(
                 "completion_tokens": len(r.completion.ids),
                 "finish": r.completion.finish,
             }
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file so that it is whole or not there at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "w", encoding="utf-8") as f:
-        f.write(text)
-        f.flush()
-        os.fsync(f.fileno())
-    os.replace(temporary, path)
-
-
-def _plain(value: Any) -> Any:
-    """The value as strict JSON: numbers that are not finite become null."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value

@@ -10,6 +10,7 @@ import time
 import pytest
 import torch
 
+from corrgrpo_gym import run_files
 from corrgrpo_gym.corrgrpo import Algorithm
 from corrgrpo_gym.errors import GymError
 from corrgrpo_gym.learners import checkpoints, runfolder, session
@@ -397,10 +398,10 @@ def test_full_disk_elsewhere(stream, done, whole, tmp_path, monkeypatch, capsys)
                 raise OSError(errno.ENOSPC, "No space left on device", str(path))
         return real(path, mode, *args, **options)
 
-    monkeypatch.setattr(runfolder, "open", full, raising=False)
+    monkeypatch.setattr(run_files, "open", full, raising=False)
     with pytest.raises(GymError, match="cannot write .*No space left"):
         runs.start(out, **VARIANTS["corrgrpo"])
-    monkeypatch.setattr(runfolder, "open", real)
+    monkeypatch.setattr(run_files, "open", real)
     if done:
         assert runs.saved(out) == [done]
         session.resume(out)
