@@ -1,8 +1,9 @@
-"""Rows of data from a sequence, a function, a .jsonl or .jsonl.gz file, each with the place it came from."""
+"""Rows of data from a sequence, a function or a file (.jsonl, .jsonl.gz, .parquet), each with where it came from."""
 
 import gzip
 import json
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -46,7 +47,8 @@ def read_rows(data: Data, split: str, splits: tuple[str, ...]) -> list[PlacedRow
     elif callable(data):
         rows = data(split)
     if isinstance(rows, str | Path):
-        placed = _read_file(Path(str(rows).replace("{split}", split)))
+        path = str(rows).replace("{split}", split)
+        placed = [(f"{path}:{number}", row) for number, row in read_file(path)]
     elif hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not isinstance(rows, Mapping):
         placed = [(f"row {i} of split {split!r}", rows[i]) for i in range(len(rows))]
     else:
@@ -59,18 +61,52 @@ def read_rows(data: Data, split: str, splits: tuple[str, ...]) -> list[PlacedRow
     return [(place, dict(row)) for place, row in placed]
 
 
-def _read_file(path: Path) -> list[tuple[str, Any]]:
+def read_file(path: str | Path) -> Iterator[tuple[int, Any]]:
+    """Yield the numbers, from 1, and values of a file of JSON lines, packed by gzip or not, or of a Parquet table.
+
+    Blank lines count but yield nothing; the values may be anything that JSON has.
+
+    Raises:
+        GymError: there is no such file, it is damaged, or a line is not JSON; the message names file and line.
+    """
+    path = Path(path)
     if not path.is_file():
         raise GymError(f"there is no file {path} (current directory: {Path.cwd()})")
-    placed = []
+    if path.suffix == ".parquet":
+        yield from enumerate(_table(path), 1)
+        return
+    for number, line in enumerate(_lines(path), 1):
+        if line.strip():
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise GymError(f"{path}:{number}: not JSON ({error}); the file should be JSON lines") from None
+            yield number, value
+
+
+def _lines(path: Path) -> Iterator[str]:
     number = 0
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    placed.append((f"{path}:{number}", json.loads(line)))
-    except json.JSONDecodeError as error:
-        raise GymError(f"{path}:{number}: not JSON: {error}") from error
-    except (UnicodeDecodeError, EOFError, OSError) as error:
-        raise GymError(f"{path}: can't be read after line {number}: {error}") from error
-    return placed
+        with open(path, "rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+        with (gzip.open if packed else open)(path, "rt", encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):  # noqa: B007
+                yield line
+    except UnicodeDecodeError as error:
+        raise GymError(f"{path} is not UTF-8 text after line {number} ({error.reason})") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise GymError(f"{path} is a damaged gzip file after line {number} ({error}); get it again") from None
+    except OSError as error:
+        raise GymError(f"{path} can't be read: {error.strerror or error}") from None
+
+
+def _table(path: Path) -> list[dict[str, Any]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise GymError(f"reading {path} needs pyarrow: pip install pyarrow") from None
+    try:
+        return pyarrow.parquet.read_table(path).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise GymError(f"{path} is no Parquet table: {error}") from None

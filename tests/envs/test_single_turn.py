@@ -316,11 +316,11 @@ class TestData:
             SingleTurnEnv(tmp_path / "absent.jsonl", [correct])
         path = self.write(tmp_path, "rows.jsonl.gz", ROWS * 100)
         path.write_bytes(path.read_bytes()[:-12])
-        with pytest.raises(GymError, match="can't be read after line"):
+        with pytest.raises(GymError, match="damaged gzip file after line"):
             SingleTurnEnv(path, [correct])
         path = tmp_path / "latin.jsonl"
         path.write_bytes(b'{"prompt": "\xe9"}')
-        with pytest.raises(GymError, match="can't be read after line 0"):
+        with pytest.raises(GymError, match="not UTF-8 text after line 0"):
             SingleTurnEnv(path, [correct])
 
     @pytest.mark.parametrize("data", [3, None, object()])

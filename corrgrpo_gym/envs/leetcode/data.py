@@ -1,16 +1,13 @@
 """Where the problems come from: the embedded family, the hub (or its cache), a folder or a file."""
 
-import gzip
-import json
 import logging
 import re
-import zlib
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import GymError
-from . import hub
+from .. import hub
+from ..rows import read_file
 from .embedded import embedded_rows
 from .problem import Problem, parse_row
 
@@ -19,6 +16,9 @@ _FILE = re.compile(
     r"(?:LeetCodeDataset-)?(?:v(?P<version>[\d.]+)-)?(?P<split>train|test)(?P<first>-problems)?\.jsonl(?P<gz>\.gz)?",
     re.I,
 )
+_REPOSITORY = "newfacade/LeetCodeDataset"
+_REVISION = "215604aeed660029df7de2fea5a4d7b6ed476a08"  # v0.3.1
+_INSTEAD = "Pass data=PATH (a folder with its files) or data='embedded' to do without."
 _SPLIT_WORD = re.compile(r"(?<![A-Za-z])(train|test)(?![A-Za-z])", re.I)
 
 
@@ -47,7 +47,7 @@ def load_problems(data: str | Path | None, split: str) -> Loaded:
     if data == "embedded":
         return _embedded(split, 'data = "embedded"')
     if data == "hub":
-        path, where = hub.fetch(split)
+        path, where = _fetch(split)
         return _from_file(path, f"hub: {where}")
     path = Path(data).expanduser()
     if not path.exists():
@@ -58,9 +58,13 @@ def load_problems(data: str | Path | None, split: str) -> Loaded:
     return _from_file(_split_file(path, split) if path.is_dir() else _holds(path, split), "path")
 
 
+def _fetch(split: str) -> tuple[Path, str]:
+    return hub.fetch(_REPOSITORY, f"LeetCodeDataset-{split}.jsonl", revision=_REVISION, instead=_INSTEAD)
+
+
 def _auto(split: str) -> Loaded:
     try:
-        path, where = hub.fetch(split)
+        path, where = _fetch(split)
     except hub.Unreachable as error:
         reason = str(error)
     else:
@@ -126,20 +130,20 @@ def read_problems(path: Path) -> tuple[list[Problem], int]:
     problems: dict[str, Problem] = {}
     first: dict[str, int] = {}
     repeats = 0
-    for number, row in _rows(path):
+    for number, row in read_file(path):
         try:
             problem = parse_row(row)
         except ValueError as error:
             name = row.get("task_id") if isinstance(row, dict) else None
             label = f" ({name})" if isinstance(name, str) and name else ""
-            raise GymError(f"{path}, row {number}{label}: {error}; fix or remove the row") from None
+            raise GymError(f"{path}:{number}{label}: {error}; fix or remove the row") from None
         if problem.task_id not in problems:
             problems[problem.task_id], first[problem.task_id] = problem, number
         elif _same_task(problem, problems[problem.task_id]):
             repeats += 1
         else:
             raise GymError(
-                f"{path}, row {number}: task_id {problem.task_id!r} is that of row {first[problem.task_id]}, "
+                f"{path}:{number}: task_id {problem.task_id!r} is that of line {first[problem.task_id]}, "
                 "which is another problem; ids must differ"
             )
     if not problems:
@@ -149,30 +153,3 @@ def read_problems(path: Path) -> tuple[list[Problem], int]:
 
 def _same_task(one: Problem, other: Problem) -> bool:
     return (one.query, one.entry_point, one.test) == (other.query, other.entry_point, other.test)
-
-
-def _rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield line numbers, from 1, and values."""
-    for number, line in enumerate(_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            yield number, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise GymError(f"{path}, row {number}: not JSON ({error}); the file should be JSON lines") from None
-
-
-def _lines(path: Path) -> Iterable[str]:
-    try:
-        with open(path, "rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-        with (gzip.open if packed else open)(path, "rt", encoding="utf-8-sig") as file:
-            yield from file
-    except UnicodeDecodeError as error:
-        raise GymError(
-            f"{path} is not UTF-8 text ({error.reason}); pass LeetCodeDataset's .jsonl or .jsonl.gz"
-        ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise GymError(f"{path} is a damaged gzip file ({error}); download it again") from None
-    except OSError as error:
-        raise GymError(f"{path} can't be read: {error.strerror or error}") from None

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from corrgrpo_gym.envs.leetcode import hub
+from corrgrpo_gym.envs import hub
 from corrgrpo_gym.envs.leetcode.data import load_problems, read_problems
 from corrgrpo_gym.errors import GymError
 
@@ -101,16 +101,16 @@ def test_bad_rows_are_named(tmp_path, change, message):
     path = write(tmp_path / "mine.jsonl", [ROW, {k: v for k, v in bad.items() if v is not None}])
     with pytest.raises(GymError) as error:
         load_problems(path, "train")
-    assert f"{path}, row 2 (bad-one): {message}" in str(error.value)
+    assert f"{path}:2 (bad-one): {message}" in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("[1]", "row 2: it is a JSON list"),
-        ("{oops", "row 2: not JSON"),
-        ("[" * 100_000, "row 2: not JSON"),
-        ("version https://git-lfs.github.com/spec/v1", "row 2: not JSON"),
+        ("[1]", ":2: it is a JSON list"),
+        ("{oops", ":2: not JSON"),
+        ("[" * 100_000, ":2: not JSON"),
+        ("version https://git-lfs.github.com/spec/v1", ":2: not JSON"),
     ],
 )
 def test_lines_that_are_no_rows(tmp_path, line, message):
@@ -121,7 +121,7 @@ def test_lines_that_are_no_rows(tmp_path, line, message):
 
 def test_two_problems_with_one_id(tmp_path):
     path = write(tmp_path / "mine.jsonl", [ROW, ROW | {"query": "Add 1."}])
-    with pytest.raises(GymError, match="row 2: task_id 'add-one' is that of row 1"):
+    with pytest.raises(GymError, match=":2: task_id 'add-one' is that of line 1"):
         load_problems(path, "train")
 
 
