@@ -1,6 +1,7 @@
 """Rows of data from a sequence, a function or a file (.jsonl, .jsonl.gz, .parquet), each with where it came from."""
 
 import gzip
+import importlib
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -102,11 +103,10 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _table(path: Path) -> list[dict[str, Any]]:
     try:
-        import pyarrow
-        import pyarrow.parquet
+        parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise GymError(f"reading {path} needs pyarrow: pip install pyarrow") from None
     try:
-        return pyarrow.parquet.read_table(path).to_pylist()
-    except (OSError, pyarrow.ArrowException) as error:
+        return parquet.read_table(path).to_pylist()
+    except Exception as error:  # pyarrow has many kinds
         raise GymError(f"{path} is no Parquet table: {error}") from None
