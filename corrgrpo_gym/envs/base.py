@@ -158,14 +158,21 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
             return Turn(result[0], terminated=True, info=result[1])
         return Turn(result, terminated=True)
 
+    def cut(self) -> Turn:
+        """Say what an episode earns that is cut short from outside, by a limit on tokens or turns: nothing more."""
+        return Turn(truncated=True)
+
     def task_id(self, i: int) -> str:
         """Return the name of task number i: its `task_id` where it has one, else the split and the number."""
         task = self.tasks[self._checked_task(i)]
         name = task.get("task_id") if isinstance(task, Mapping) else getattr(task, "task_id", None)
         return f"{self.split}/{i}" if name is None else str(name)
 
-    def reference_answers(self, task: int) -> Sequence[str]:
-        """Return right answers as the model would write them, for a warm start; () where there are none."""
+    def reference_answers(self, task: int) -> Sequence[str | Sequence[str]]:
+        """Return right answers as the model would write them, for a warm start; () where there are none.
+
+        In an environment of several turns an answer is the sequence of what the model says in each.
+        """
         return ()
 
     # -- what a user calls
@@ -249,9 +256,7 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
             GymError: no episode is running, the action is neither a str nor an assistant message, or the
                 environment itself returned a vector that breaks its declaration.
         """
-        task = self.task
-        if self._over:
-            raise GymError(f"{type(self).__name__}: the episode is over; call reset() before the next step()")
+        self._check_running("step")
         if isinstance(action, str):
             reply: Message = {"role": "assistant", "content": action}
         elif (problem := message_problem(action, ("assistant",))) is None:
@@ -263,15 +268,37 @@ class MultiRewardEnv(gymnasium.Env[Observation, Action]):
                 f"({{'role': 'assistant', 'content': ...}}), but {problem}"
             )
         self._chat.append(reply)
-        turn = self.turn(reply)
+        return self._outcome(self.turn(reply))
+
+    def truncate(self) -> tuple[Observation, np.ndarray, bool, bool, dict[str, Any]]:
+        """End the running episode from outside: the model's context is used up, or its turns are.
+
+        Returns:
+            As `step`, with truncated true; the rewards are those that `cut` gives.
+
+        Raises:
+            GymError: no episode is running.
+        """
+        self._check_running("truncate")
+        turn = self.cut()
+        turn.truncated, turn.messages = True, ()
+        return self._outcome(turn)
+
+    # -- inside
+
+    def _check_running(self, call: str) -> None:
+        if self._task is None:
+            raise GymError(f"{type(self).__name__}: no episode is running; call reset() first")
+        if self._over:
+            raise GymError(f"{type(self).__name__}: the episode is over; call reset() before the next {call}()")
+
+    def _outcome(self, turn: Turn) -> tuple[Observation, np.ndarray, bool, bool, dict[str, Any]]:
         reward = self._vector(turn.reward)
         observation = self._said(turn.messages, "turn")
         terminated, truncated = bool(turn.terminated), bool(turn.truncated)
         self._over = terminated or truncated
-        info = {"task": task, "task_id": self.task_id(task), **turn.info}
+        info = {"task": self.task, "task_id": self.task_id(self.task), **turn.info}
         return observation, reward, terminated, truncated, info
-
-    # -- inside
 
     def _checked_task(self, i: Any) -> int:
         if isinstance(i, bool) or not isinstance(i, int | np.integer):

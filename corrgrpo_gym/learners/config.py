@@ -60,7 +60,11 @@ class RolloutConfig(Section):
     max_prompt_tokens: int = Field(4096, ge=1)
     """Tasks with a longer prompt are left out, with a note."""
     max_new_tokens: int = Field(1024, ge=1)
-    """Tokens that an answer may have."""
+    """Tokens after the prompt: of the answer, or of all turns with what the environment says between them."""
+    max_turn_tokens: int = Field(0, ge=0)
+    """Tokens that one answer of several may have; 0: only max_new_tokens limits it."""
+    max_turns: int = Field(0, ge=0)
+    """Answers in an episode; 0: only the environment limits them."""
     max_rows: int = Field(256, ge=1)
     """Sequences decoded at the same time."""
     scorers: int = Field(0, ge=0)

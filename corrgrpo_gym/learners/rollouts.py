@@ -1,41 +1,30 @@
 """Groups of rollouts: prompts out of an environment, answers out of an engine, rewards while others are sampled."""
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..envs import MultiRewardEnv
-from ..errors import GymError, NotScored
-from .chat import decode, render
-from .engines.base import Completion, Interrupted, Sampling, TokenEngine
-
-
-@dataclass(slots=True)
-class Rollout:
-    """One answer to one task, as sampled and as scored.
-
-    Attributes:
-        messages: The chat that was shown.
-        answer: Decoded text of the answer, without its end token.
-        completion: Sampled ids with their log-probabilities.
-        reward: float32 [K]; NaN where a component cannot be scored.
-        info: What the environment said about the step.
-    """
-
-    messages: tuple[dict[str, Any], ...]
-    answer: str
-    completion: Completion
-    reward: np.ndarray
-    info: dict[str, Any]
+from ..errors import GymError
+from .chat import render
+from .engines.base import Completion, More, Sampling, TokenEngine
+from .episode import Episode, Limits, Rollout
 
 
 @dataclass(slots=True)
 class Group:
-    """The rollouts of one task."""
+    """The rollouts of one task.
+
+    Attributes:
+        task: Its number.
+        task_id: Its name.
+        prompt: Token ids of the chat that all rollouts were shown first.
+        rollouts: One of each episode.
+    """
 
     task: int
     task_id: str
@@ -100,10 +89,11 @@ def collect(
     sampling: Sampling,
     scorers: ThreadPoolExecutor,
     *,
+    limits: Limits | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     progress: Callable[[str, int], None] = lambda phase, done: None,
 ) -> list[Group]:
-    """Sample and score n rollouts of each task. Answers are scored while others are still being sampled.
+    """Sample and score n rollouts of each task. Environments are stepped while other answers are being sampled.
 
     Args:
         prompts: The rendered split.
@@ -113,60 +103,47 @@ def collect(
         ends: Token ids that end an answer.
         sampling: How to draw.
         scorers: Threads that step environments.
+        limits: Of an episode; None: `sampling.max_new_tokens` in all.
         interrupted: Asked at every token.
-        progress: Called with ("sampled" or "scored", how many so far).
+        progress: Called with ("sampled" or "scored", how many answers, or episodes, so far).
 
     Answers that the environment cannot score (NotScored) have NaN in every component, and "not_scored" in their info.
 
     Raises:
-        GymError: If the environment wants more than one turn, or no answer at all could be scored.
+        GymError: If no answer at all could be scored, or an environment or chat template is at fault.
         Interrupted: If asked to stop.
     """
-    pending: dict[tuple[int, int], Future[Rollout]] = {}
-    count = itertools.count(1)
+    limits = limits or Limits(sampling.max_new_tokens)
+    episodes: dict[tuple[int, int], Episode] = {}
+    pending: dict[tuple[int, int], Future[More | None]] = {}
+    sampled, scored = itertools.count(1), itertools.count(1)
 
-    def score(task: int, completion: Completion) -> Rollout:
-        env = prompts.env.clone()
-        messages, _ = env.reset(options={"task": task})
-        answer = decode(prompts.tokenizer, completion.ids, ends)
-        try:
-            _, reward, terminated, truncated, info = env.step(answer)
-        except NotScored as lost:
-            # No component is scorable: the estimators leave such a rollout out.
-            reward, terminated, truncated = np.full(len(env.reward_names), np.nan, np.float32), True, False
-            info = {"not_scored": str(lost)}
-        if not (terminated or truncated):
-            raise GymError(
-                f"environment {type(env).__name__} wants another turn: training takes single-turn environments"
-            )
-        progress("scored", next(count))
-        return Rollout(tuple(messages), answer, completion, np.asarray(reward, np.float32), info)
+    def advance(group: int, sample: int, answer: Completion) -> More | None:
+        episode = episodes.get((group, sample))
+        if episode is None:
+            episode = Episode(prompts.env.clone(), tasks[group], prompts.tokenizer, ends, limits)
+            episodes[group, sample] = episode
+        more = episode.advance(answer)
+        if more is None:
+            progress("scored", next(scored))
+        return more
 
-    def finished(group: int, sample: int, completion: Completion) -> None:
-        pending[group, sample] = scorers.submit(score, tasks[group], completion)
-        progress("sampled", len(pending))
+    def finished(group: int, sample: int, answer: Completion) -> Future[More | None]:
+        if (group, sample) not in pending:
+            progress("sampled", next(sampled))
+        future = pending[group, sample] = scorers.submit(advance, group, sample, answer)
+        return future
 
     try:
+        sampling = replace(sampling, max_new_tokens=limits.first)
         engine.generate([prompts.ids(t) for t in tasks], n, sampling, on_finish=finished, interrupted=interrupted)
-        _wait(pending.values(), interrupted)
-        lost = [note for f in pending.values() if (note := f.result().info.get("not_scored"))]
-        if lost and len(lost) == len(pending):
+        lost = [note for e in episodes.values() if (note := e.rollout.info.get("not_scored"))]
+        if lost and len(lost) == len(episodes):
             raise GymError(f"not one answer of this batch could be scored; the first: {lost[0]}")
         return [
-            Group(task, prompts.env.task_id(task), prompts.ids(task), [pending[g, j].result() for j in range(n)])
+            Group(task, prompts.env.task_id(task), prompts.ids(task), [episodes[g, j].rollout for j in range(n)])
             for g, task in enumerate(tasks)
         ]
     finally:
         for future in pending.values():
             future.cancel()
-
-
-def _wait(futures: Collection[Future[Rollout]], interrupted: Callable[[], bool]) -> None:
-    """Wait for all, or until one has failed or the user wants to stop."""
-    left: Collection[Future[Rollout]] = futures
-    while left:
-        done, left = wait(left, timeout=0.2, return_when=FIRST_EXCEPTION)
-        for future in done:
-            future.result()
-        if left and interrupted():
-            raise Interrupted

@@ -17,9 +17,10 @@ import torch
 from ..corrgrpo import Algorithm, reward_report
 from ..errors import GymError, unknown
 from .checkpoints import Checkpoints
-from .config import TrainConfig, to_toml
+from .config import RolloutConfig, TrainConfig, to_toml
 from .engines.base import Interrupted, Sampling
 from .engines.transformers import TransformersEngine
+from .episode import Limits
 from .policy import Policy
 from .rollouts import Group, Prompts, collect
 from .runfolder import RunFolder, rollout_records
@@ -141,7 +142,7 @@ class Trainer:
         groups, sampled, cursor = self._sample(step)
         self._timings = {"sample_and_score": time.perf_counter() - started}
         rewards = torch.from_numpy(np.stack([[r.reward for r in g.rollouts] for g in groups]))
-        lengths = torch.tensor([[len(r.completion.ids) for r in g.rollouts] for g in groups])
+        lengths = torch.tensor([[sum(r.sampled) for r in g.rollouts] for g in groups])
         estimate = self.algorithm.estimate(
             rewards,
             token_counts=lengths,
@@ -203,7 +204,7 @@ class Trainer:
         self.display.phase(f"{phase}: sampling", 0, total)
         sampling = Sampling(config.max_new_tokens, temperature, config.top_p, config.top_k, seed)
         groups = collect(
-            prompts, tasks, n, self.engine, self.policy.end_ids, sampling, self.scorers,
+            prompts, tasks, n, self.engine, self.policy.end_ids, sampling, self.scorers, limits=limits_of(config),
             interrupted=self.interrupted, progress=progress,
         )  # fmt: skip
         for rollout in (r for g in groups for r in g.rollouts if "not_scored" in r.info):
@@ -212,14 +213,15 @@ class Trainer:
 
     def _describe(self, groups: Sequence[Group], rewards: torch.Tensor, info: Mapping[str, float]) -> dict[str, float]:
         rollouts = [r for g in groups for r in g.rollouts]
-        lengths = np.array([len(r.completion.ids) for r in rollouts], dtype=float)
+        lengths = np.array([sum(r.sampled) for r in rollouts], dtype=float)
         guard = {k: v for k, v in self.algorithm.estimator_options.items() if k in ("guard", "s_min")}
         report = reward_report(rewards, self.algorithm.weights, names=self.names, **guard)
         return {
             **self._rewards("reward", groups),
-            "entropy": -float(np.sum([sum(r.completion.logps) for r in rollouts]) / lengths.sum()),
+            "entropy": -float(np.sum([sum(r.logps) for r in rollouts]) / lengths.sum()),
             "completion_tokens": float(lengths.mean()),
-            "truncated": float(np.mean([r.completion.finish == "length" for r in rollouts])),
+            "truncated": float(np.mean([r.finish != "stop" for r in rollouts])),
+            "turns": float(np.mean([r.turns for r in rollouts])),
             **{f"estimator/{k}": v for k, v in info.items()},
             **{f"report/{k}": v for k, v in report.summary().items()},
         }
@@ -281,6 +283,11 @@ class Trainer:
         state = asdict(self.state) | {"optimizer": self.updater.optimizer.state_dict()}
         self.checkpoints.save(self.state.step, self.policy, state, self.state.best_step, to_toml(self.config))
         self._saved = self.state.step
+
+
+def limits_of(config: RolloutConfig) -> Limits:
+    """How far an episode may go, by the rollout section of a configuration."""
+    return Limits(config.max_new_tokens, config.max_turn_tokens, config.max_turns)
 
 
 def seed(*parts: int) -> int:

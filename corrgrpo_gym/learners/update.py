@@ -10,6 +10,7 @@ import torch
 
 from ..corrgrpo import Algorithm, BatchTotals, truncated_importance_weights
 from .config import UpdateConfig
+from .kv import right_pad
 from .policy import Piece, Policy, micro_batches
 from .rollouts import Group
 
@@ -72,18 +73,19 @@ class Updater:
         config = self.config
         for param_group in self.optimizer.param_groups:
             param_group["lr"] = lr
-        pieces = [Piece(g.prompt, [r.completion.ids for r in g.rollouts]) for g in groups]
+        pieces = [Piece(g.prompt, [r.ids for r in g.rollouts]) for g in groups]
         rollouts = [r for g in groups for r in g.rollouts]
         device = self.policy.device
         rows = _Rows(
             samples=len(groups[0].rollouts),
             advantages=advantages.reshape(-1).to(device, torch.float32),
-            sampler=right_pad_floats([r.completion.logps for r in rollouts], device),
+            sampler=right_pad_floats([r.logps for r in rollouts], device),
+            sampled=right_pad([r.sampled for r in rollouts], device)[0].bool(),
             kept=torch.tensor(
-                [not (config.mask_truncated and r.completion.finish == "length") for r in rollouts],
+                [not (config.mask_truncated and r.finish == "length") for r in rollouts],
                 device=device,
             ),
-            lengths=torch.tensor([len(r.completion.ids) for r in rollouts], device=device),
+            lengths=torch.tensor([sum(r.sampled) for r in rollouts], device=device),
         )
         size = config.mini_batch or len(groups)
         single = config.epochs == 1 and size >= len(groups)
@@ -114,7 +116,7 @@ class Updater:
         for batch, index in batches:
             where = numbers[torch.tensor(index, device=device)]
             logp, mask = policy.logps(batch, self.temperature, shared=self.shared)
-            mask = mask & rows.kept[where, None]
+            mask = mask & rows.kept[where, None] & rows.sampled[where, : mask.shape[1]]
             sampler = rows.sampler[where, : logp.shape[1]]
             old_logp = logp.detach() if old is None else old[where, : logp.shape[1]]
             ref_logp = None
@@ -162,11 +164,15 @@ class Updater:
 
 @dataclass(slots=True)
 class _Rows:
-    """Per-rollout tensors of a batch: R = G * samples rows, group by group."""
+    """Per-rollout tensors of a batch: R = G * samples rows, group by group.
+
+    `advantages`, `kept` and `lengths` (sampled tokens) are [R]; `sampled` and the log-probabilities `sampler` [R, C].
+    """
 
     samples: int
     advantages: torch.Tensor
     sampler: torch.Tensor
+    sampled: torch.Tensor
     kept: torch.Tensor
     lengths: torch.Tensor
 

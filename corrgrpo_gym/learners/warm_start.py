@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,35 @@ import torch
 
 from ..errors import GymError
 from .config import WarmStartConfig
-from .engines.base import Interrupted
+from .engines.base import Completion, Interrupted
+from .episode import Episode, Limits
 from .kv import right_pad
 from .policy import Policy
 from .rollouts import Prompts
 
 
-def reference_pairs(prompts: Prompts, limit: int = 0) -> list[tuple[int, str]]:
-    """(task, answer) for each reference answer of a split, tasks whose prompt is too long left out.
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What follows a task's prompt.
+
+    Attributes:
+        task: Its number.
+        ids: Token ids: one answer, or all turns of an episode.
+        learnt: Which of them an assistant wrote.
+    """
+
+    task: int
+    ids: list[int]
+    learnt: list[bool]
+
+
+def examples(prompts: Prompts, end: int, limit: int) -> list[Example]:
+    """Every reference answer of a split as tokens, without those of over `limit` tokens or with too long a prompt.
+
+    A reference of several turns is played through the environment, which says what stands between them.
 
     Raises:
-        GymError: If the environment has none.
+        GymError: If the environment has none, or none is short enough.
     """
     pairs = [(task, answer) for task in prompts.tasks for answer in prompts.env.reference_answers(task)]
     if not pairs:
@@ -27,7 +46,31 @@ def reference_pairs(prompts: Prompts, limit: int = 0) -> list[tuple[int, str]]:
             f"warm_start.steps is set, but {type(prompts.env).__name__} has no reference answers in split "
             f"{prompts.env.split!r}: set warm_start.steps to 0, or give the environment reference_answers()"
         )
-    return pairs
+    found = [_example(prompts, task, answer, end, limit) for task, answer in pairs]
+    short = [e for e in found if len(e.ids) <= limit]
+    if not short:
+        raise GymError(f"warm start: every reference answer is longer than {limit} tokens")
+    return short
+
+
+def _example(prompts: Prompts, task: int, answer: str | Sequence[str], end: int, limit: int) -> Example:
+    turns = [
+        [*prompts.tokenizer.encode(text, add_special_tokens=False), end]
+        for text in ([answer] if isinstance(answer, str) else answer)
+    ]
+    if len(turns) == 1:  # what the environment would make of it is not needed
+        return Example(task, turns[0], [True] * len(turns[0]))
+    episode = Episode(prompts.env.clone(), task, prompts.tokenizer, (end,), Limits(limit))
+    for number, ids in enumerate(turns, 1):
+        more = episode.advance(Completion(ids, [0.0] * len(ids), "stop"))
+        if more is None:
+            if number < len(turns) and episode.rollout.finish != "length":
+                raise GymError(
+                    f"{type(prompts.env).__name__}, task {prompts.env.task_id(task)}: a reference answer has "
+                    f"{len(turns)} turns, but the environment ends the episode after {number}"
+                )
+            break
+    return Example(task, episode.rollout.ids, episode.rollout.sampled)
 
 
 def warm_start(
@@ -59,16 +102,10 @@ def warm_start(
     Raises:
         GymError: If no reference answer is short enough.
     """
-    tokenizer, end = policy.tokenizer, [policy.tokenizer.eos_token_id]
-    if end == [None]:
+    tokenizer, end = policy.tokenizer, policy.tokenizer.eos_token_id
+    if end is None:
         raise GymError(f"warm start: the tokenizer of {tokenizer.name_or_path} has no end token to teach")
-    pairs = [
-        (task, ids)
-        for task, answer in reference_pairs(prompts)
-        if len(ids := tokenizer.encode(answer, add_special_tokens=False) + end) <= max_answer_tokens
-    ]
-    if not pairs:
-        raise GymError(f"warm start: every reference answer is longer than {max_answer_tokens} tokens")
+    pairs = examples(prompts, end, max_answer_tokens)
     optimizers = _optimizers(policy.trainable(), policy.model, config)
     rng = np.random.default_rng([seed, 0x3A57])
     losses = []
@@ -90,23 +127,22 @@ def warm_start(
 def _step(
     policy: Policy,
     prompts: Prompts,
-    batch: Sequence[tuple[int, list[int]]],
+    batch: Sequence[Example],
     optimizers: Any,
     scale: float,
     budget: int,
 ) -> float:
-    total = sum(len(ids) for _, ids in batch)
-    rows = sorted(((prompts.ids(task), ids) for task, ids in batch), key=lambda r: len(r[0]) + len(r[1]))
+    total = sum(sum(e.learnt) for e in batch)
+    rows = sorted(((prompts.ids(e.task), e) for e in batch), key=lambda r: len(r[0]) + len(r[1].ids))
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
     loss_sum = 0.0
     while rows:
-        count = max(1, min(len(rows), budget // max(1, len(rows[-1][0]) + len(rows[-1][1]))))
+        count = max(1, min(len(rows), budget // max(1, len(rows[-1][0]) + len(rows[-1][1].ids))))
         chunk, rows = rows[-count:], rows[:-count]
-        ids, mask = right_pad([p + a for p, a in chunk], policy.device)
-        labels = ids.masked_fill(~mask, -100)
-        for row, (prompt, _) in enumerate(chunk):
-            labels[row, : len(prompt)] = -100
+        ids, _ = right_pad([p + e.ids for p, e in chunk], policy.device)
+        learnt, _ = right_pad([[False] * len(p) + e.learnt for p, e in chunk], policy.device)
+        labels = ids.masked_fill(learnt == 0, -100)
         with policy.autocast():
             logits = policy.model(input_ids=ids, use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(

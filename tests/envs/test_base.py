@@ -91,6 +91,30 @@ def test_several_turns():
     assert truncated and info["tries"] == ["1", "2", "3"]
 
 
+def test_episodes_that_are_cut_from_outside():
+    env = Guess(["4", "5"])
+    with pytest.raises(GymError, match=r"call reset\(\) first"):
+        env.truncate()
+    env.reset(options={"task": 0})
+    env.step("1")
+    observation, reward, terminated, truncated, info = env.truncate()
+    assert (observation, reward.tolist(), terminated, truncated) == ((), [0, 0], False, True)
+    assert info == {"task": 0, "task_id": "train/0"}
+    for call in (env.truncate, lambda: env.step("4")):
+        with pytest.raises(GymError, match="the episode is over"):
+            call()
+
+    class Forgiving(Guess):
+        def cut(self):
+            return Turn({"found": 0, "calls": len(self.tries) / 4}, messages=[{"role": "user"}], info={"cut": True})
+
+    env = Forgiving(["4"])
+    env.reset()
+    env.step("1")
+    observation, reward, terminated, truncated, info = env.truncate()
+    assert (observation, reward.tolist(), terminated, truncated) == ((), [0, 0.25], False, True) and info["cut"]
+
+
 def test_seeds_draw_the_same_tasks(env):
     other = Echo(["one", "two", "?"], split="test")
 

@@ -9,7 +9,7 @@ from corrgrpo_gym.corrgrpo import advantages
 from corrgrpo_gym.envs import MultiRewardEnv, SingleTurnEnv
 from corrgrpo_gym.errors import GymError, NotScored
 from corrgrpo_gym.learners import chat
-from corrgrpo_gym.learners.engines.base import Completion, Interrupted, Sampling
+from corrgrpo_gym.learners.engines.base import Completion, Interrupted, Sampling, settle
 from corrgrpo_gym.learners.engines.transformers import TransformersEngine
 from corrgrpo_gym.learners.rollouts import Prompts, collect
 
@@ -46,7 +46,7 @@ class Scripted:
         self.tokenizer, self.answer, self.between = tokenizer, answer, between
 
     def generate(self, prompts, n, sampling, *, on_finish=None, interrupted=lambda: False):
-        out = []
+        out, futures = [], []
         for i in range(len(prompts)):
             out.append([])
             for j in range(n):
@@ -55,8 +55,9 @@ class Scripted:
                 ids = [*self.tokenizer.encode(self.answer(i, j), add_special_tokens=False), tiny.END]
                 completion = Completion(ids, [-0.5] * len(ids), "stop")
                 out[-1].append(completion)
-                on_finish(i, j, completion)
+                futures.append(on_finish(i, j, completion))
                 self.between(i, j)
+        settle(futures, interrupted)
         return out
 
 
@@ -68,8 +69,9 @@ def test_groups_hold_what_was_sampled_and_scored(tokenizer, scorers):
     for i, group in enumerate(groups):
         assert tokenizer.decode(group.prompt) == env.tasks[group.task]["prompt"] + "\n="
         for j, rollout in enumerate(group.rollouts):
-            assert rollout.answer == "ab"[i] * (j + 1)
-            assert rollout.completion.ids[-1] == tiny.END and len(rollout.completion.ids) == j + 2
+            assert rollout.said == [{"role": "assistant", "content": "ab"[i] * (j + 1)}]
+            assert rollout.ids[-1] == tiny.END and len(rollout.ids) == len(rollout.logps) == j + 2
+            assert all(rollout.sampled) and rollout.turns == 1 and rollout.finish == "stop"
             assert [m["content"] for m in rollout.messages] == [env.tasks[group.task]["prompt"]]
             expected = np.array([(j + 1) / 10, (j + 1) / 10 * (i == 0), (j + 1) / 10 * (i == 1)], np.float32)
             assert rollout.reward.dtype == np.float32
@@ -96,12 +98,12 @@ def test_a_real_engine_and_the_text_it_is_scored_by(tokenizer, scorers):
     engine = TransformersEngine(policy.model, ENDS)
     groups = collect(Prompts(env, tokenizer, 99), [0, 1], 6, engine, ENDS, Sampling(40, seed=1), scorers)
     rollouts = [r for g in groups for r in g.rollouts]
-    assert sorted(heard) == sorted(r.answer for r in rollouts)
+    assert sorted(heard) == sorted(r.said[0]["content"] for r in rollouts)
     for rollout in rollouts:
-        ids = rollout.completion.ids
+        ids = rollout.ids
         text = "".join(tokenizer.decode([i]) for i in (ids[:-1] if ids[-1] == tiny.END else ids))
-        assert rollout.answer == text
-    assert any(r.completion.finish == "stop" for r in rollouts)
+        assert rollout.said[0]["content"] == text
+    assert any(r.finish == "stop" for r in rollouts)
 
 
 def test_scoring_overlaps_with_sampling(tokenizer, scorers):
@@ -158,37 +160,6 @@ def test_requests_to_stop_are_heard_while_answers_are_scored(tokenizer, scorers)
             )  # fmt: skip
     finally:
         release.set()
-
-
-class TwoTurns(MultiRewardEnv):
-    """Asks again."""
-
-    reward_names = ("good",)
-    reward_ranges = {"good": (0.0, 1.0)}
-    reward_weights = (1.0,)
-    splits = ("train",)
-
-    def __init__(self):
-        super().__init__([0], split="train")
-
-    def prompt(self, task):
-        return [{"role": "user", "content": "a"}]
-
-    def task_id(self, i):
-        return "t"
-
-    def score(self, task, reply):
-        return [1.0]
-
-    def step(self, action):
-        _, reward, _, _, info = super().step(action)
-        return ({"role": "user", "content": "and?"},), reward, False, False, info
-
-
-def test_environments_of_several_turns_are_refused(tokenizer, scorers):
-    engine = Scripted(tokenizer, lambda i, j: "a")
-    with pytest.raises(GymError, match="TwoTurns wants another turn"):
-        collect(Prompts(TwoTurns(), tokenizer, 99), [0], 1, engine, ENDS, SAMPLING, scorers)
 
 
 def test_too_long_prompts_are_left_out(tokenizer):

@@ -7,9 +7,9 @@ import torch
 
 from corrgrpo_gym.corrgrpo import Algorithm
 from corrgrpo_gym.learners.config import UpdateConfig
-from corrgrpo_gym.learners.engines.base import Completion
+from corrgrpo_gym.learners.episode import Rollout
 from corrgrpo_gym.learners.policy import Piece
-from corrgrpo_gym.learners.rollouts import Group, Rollout
+from corrgrpo_gym.learners.rollouts import Group
 from corrgrpo_gym.learners.update import Updater, learning_rate
 
 from . import tiny
@@ -34,7 +34,8 @@ def groups_of(policy, noise=0.0, finish="stop"):
         for ids, row, seen in zip(completions, logps, mask, strict=True):
             said = (row[seen].numpy() + rng.normal(0, noise, len(ids))).tolist()
             ends = finish if isinstance(finish, str) else finish[len(rollouts)]
-            rollouts.append(Rollout((), "", Completion(ids, said, ends), np.zeros(1, np.float32), {}))
+            rollouts.append(Rollout(finish=ends, turns=1))
+            rollouts[-1].append(ids, said)
         made.append(Group(g, str(g), prompt, rollouts))
     return made
 
@@ -65,9 +66,8 @@ def reference_loss(model, groups, values, old, aggregation, kept=None, cap=2.0, 
         for j, rollout in enumerate(group.rollouts):
             if kept is not None and not kept[g][j]:
                 continue
-            completion = rollout.completion
-            logp = logps_alone(model, group.prompt, completion.ids)
-            said = torch.tensor(completion.logps, dtype=logp.dtype)
+            logp = logps_alone(model, group.prompt, rollout.ids)
+            said = torch.tensor(rollout.logps, dtype=logp.dtype)
             ratio = (logp - old[g][j]).exp()
             a = float(values[g, j])
             token = -torch.minimum(ratio * a, ratio.clamp(1 - clip, 1 + clip) * a)
@@ -88,7 +88,7 @@ def reference_loss(model, groups, values, old, aggregation, kept=None, cap=2.0, 
 
 def old_logps(model, groups):
     with torch.no_grad():
-        return [[logps_alone(model, g.prompt, r.completion.ids) for r in g.rollouts] for g in groups]
+        return [[logps_alone(model, g.prompt, r.ids) for r in g.rollouts] for g in groups]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_sampler_metrics():
     old = old_logps(policy.model, groups)
     gaps = torch.cat(
         [
-            (o - torch.tensor(r.completion.logps)).abs()
+            (o - torch.tensor(r.logps)).abs()
             for g, row in zip(groups, old, strict=True)
             for r, o in zip(g.rollouts, row, strict=True)
         ]

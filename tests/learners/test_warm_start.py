@@ -8,9 +8,9 @@ from corrgrpo_gym.learners.config import PolicyConfig, WarmStartConfig
 from corrgrpo_gym.learners.engines.base import Interrupted
 from corrgrpo_gym.learners.policy import Policy, load_policy
 from corrgrpo_gym.learners.rollouts import Prompts
-from corrgrpo_gym.learners.warm_start import warm_start
+from corrgrpo_gym.learners.warm_start import examples, warm_start
 
-from . import runs, tiny, toy
+from . import runs, talk, tiny, toy
 
 ROWS = [{"prompt": f"{a}+{b}", "answer": [str(a + b), "?" * (a + 1)]} for a in range(4) for b in range(3)]
 
@@ -143,3 +143,47 @@ def test_the_cache_holds_whole_policies_or_none(tmp_path):
     assert (place / "weights").read_text() == "1" and list(place.parent.iterdir()) == [place]
     (tmp_path / "file").write_text("")
     embedded_policy.publish(tmp_path / "made", tmp_path / "file/policy-1")  # no cache can be written: no harm
+
+
+class Taught(talk.Talk):
+    """Gives whole episodes to learn from, and a single answer."""
+
+    def reference_answers(self, task):
+        return [("look", "more", "done"), "only once"] if task == 0 else [["a" * 30, "b" * 200, "c"]]
+
+
+def test_references_of_several_turns_are_played_through_the_environment():
+    tokenizer = talk.tokenizer("chatml_tools")
+    prompts = Prompts(Taught(), tokenizer, 400)
+    whole, once = examples(prompts, tiny.END, 250)
+    assert (whole.task, once.task) == (0, 0)
+    said = [i for i, learnt in zip(whole.ids, whole.learnt, strict=True) if learnt]
+    assert tokenizer.decode(said) == "look<|im_end|>more<|im_end|>done<|im_end|>"
+    assert "saw 1 things" in tokenizer.decode(whole.ids) and "saw" not in tokenizer.decode(said)
+    assert tokenizer.decode(once.ids) == "only once<|im_end|>" and all(once.learnt)
+    # The other is too long with what the environment says in it.
+    assert len(examples(prompts, tiny.END, 4000)) == 3
+
+    class TooLong(Taught):
+        length = 2
+
+    with pytest.raises(GymError, match="task train/0: a reference answer has 3 turns, but .* after 2"):
+        examples(Prompts(TooLong(), tokenizer, 400), tiny.END, 400)
+
+
+def test_only_what_an_assistant_says_is_learnt():
+    tokenizer = talk.tokenizer("chatml_tools")
+    policy = Policy(
+        tiny.model(vocabulary=len(tokenizer), scale=0.1, max_position_embeddings=512), tokenizer, PolicyConfig()
+    )
+    prompts = Prompts(Taught(tasks=["look"]), tokenizer, 400)
+    expected = tokens = 0
+    for example in examples(prompts, tiny.END, 300):
+        ids = prompts.ids(0)
+        with torch.no_grad():
+            logits = policy.model(torch.tensor([[*ids, *example.ids]])).logits[0, len(ids) - 1 : -1]
+        logp = logits.log_softmax(-1)[range(len(example.ids)), example.ids]
+        expected -= logp[torch.tensor(example.learnt)].sum().item()
+        tokens += sum(example.learnt)
+    losses = warm_start(policy, prompts, WarmStartConfig(steps=1, batch=2), max_answer_tokens=300)
+    assert losses == pytest.approx([expected / tokens], rel=1e-5)

@@ -1,8 +1,9 @@
 """What samples tokens: the interface that rollouts and evaluations use."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 
 class Interrupted(Exception):
@@ -44,6 +45,38 @@ class Completion:
     finish: Literal["stop", "length"]
 
 
+@dataclass(frozen=True, slots=True)
+class More:
+    """How a sequence goes on after an answer.
+
+    Attributes:
+        ids: Appended to what the engine has seen and sampled of it; at least one.
+        max_new_tokens: Length limit of the next answer.
+    """
+
+    ids: Sequence[int]
+    max_new_tokens: int
+
+
+OnFinish: TypeAlias = Callable[[int, int, Completion], "Future[More | None] | None"]
+
+
+def settle(futures: Collection["Future[Any]"], interrupted: Callable[[], bool]) -> None:
+    """Wait for all, or until one has failed or the user wants to stop.
+
+    Raises:
+        Interrupted: Asked to stop.
+        Exception: What the first one that failed raised.
+    """
+    left: Collection[Future[Any]] = futures
+    while left:
+        done, left = wait(left, timeout=0.2, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+        if left and interrupted():
+            raise Interrupted
+
+
 class TokenEngine(Protocol):
     """Token ids in, token ids and log-probabilities out."""
 
@@ -53,19 +86,25 @@ class TokenEngine(Protocol):
         n: int,
         sampling: Sampling,
         *,
-        on_finish: Callable[[int, int, Completion], None] | None = None,
+        on_finish: OnFinish | None = None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> list[list[Completion]]:
-        """Sample n completions of each prompt.
+        """Sample n completions of each prompt, and whatever `on_finish` wants after them.
 
         Args:
             prompts: Token ids, not padded.
             n: Completions per prompt.
             sampling: How to draw.
-            on_finish: Called with (prompt index, sample index, completion) as soon as each is done.
+            on_finish: Called with (prompt index, sample index, completion) as soon as each is done. It may return a
+                future: of `More`, by which the same sequence goes on to another answer, or of None.
             interrupted: Asked at every token; raises Interrupted when it returns true.
 
         Returns:
-            For each prompt its n completions in order.
+            For each prompt its n completions in order, the last one of each where there were several; all futures
+            are settled by then.
+
+        Raises:
+            Interrupted: Asked to stop.
+            Exception: What a future raised.
         """
         ...

@@ -2,12 +2,15 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..kv import padding_is_free, prefill, select_rows
-from .base import Completion, Interrupted, Sampling
+from .base import Completion, Interrupted, More, OnFinish, Sampling, settle
 
 
 class TransformersEngine:
@@ -39,62 +42,78 @@ class TransformersEngine:
         n: int,
         sampling: Sampling,
         *,
-        on_finish: Callable[[int, int, Completion], None] | None = None,
+        on_finish: OnFinish | None = None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> list[list[Completion]]:
-        """See TokenEngine."""
+        """See TokenEngine. Further answers are sampled in rounds, so that a batch holds the same rows each time."""
         training = self.model.training
         self.model.eval()
         results: list[list[Completion | None]] = [[None] * n for _ in prompts]
+        waiting: dict[_Row, Future[More | None]] = {}
 
-        def finish(prompt: int, sample: int, completion: Completion) -> None:
-            results[prompt][sample] = completion
-            if on_finish:
-                on_finish(prompt, sample, completion)
+        def finish(row: _Row, completion: Completion) -> None:
+            results[row.prompt][row.sample] = completion
+            future = on_finish(row.prompt, row.sample, completion) if on_finish else None
+            if future is not None:
+                waiting[row] = future
 
-        # One uniform number per row and token, drawn up front: the draw of a row depends neither on which other
-        # rows are still running nor on how rows are cut into batches.
-        generator = torch.Generator().manual_seed(sampling.seed)
-        noise = torch.rand((len(prompts) * n, sampling.max_new_tokens), generator=generator)
-        # Prompts of similar length share a batch: less padding.
-        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-        rows = [(i, j) for i in order for j in range(n)]
-        if padding_is_free(self.model):
-            parts = [rows]
-        else:
-            parts = [list(part) for _, part in itertools.groupby(rows, key=lambda row: len(prompts[row[0]]))]
-        batches = [part[k : k + self.max_rows] for part in parts for k in range(0, len(part), self.max_rows)]
+        rows = [_Row(i, j, prompt, sampling.max_new_tokens) for i, prompt in enumerate(prompts) for j in range(n)]
+        turn = 0
         try:
-            with self.autocast():
-                for batch in batches:
-                    self._decode(prompts, batch, n, noise, sampling, finish, interrupted)
+            while rows:
+                noise = _noise(sampling.seed, turn, len(prompts) * n, max(row.limit for row in rows))
+                with self.autocast():
+                    for batch in self._batches(rows):
+                        draws = noise[[row.prompt * n + row.sample for row in batch]]
+                        self._decode(batch, draws, sampling, finish, interrupted)
+                settle(waiting.values(), interrupted)
+                rows = []
+                for row, future in waiting.items():
+                    if (more := future.result()) is not None:
+                        answer = results[row.prompt][row.sample]
+                        assert answer is not None
+                        context = [*row.context, *answer.ids, *more.ids]
+                        rows.append(_Row(row.prompt, row.sample, context, more.max_new_tokens))
+                rows.sort(key=lambda row: (row.prompt, row.sample))
+                waiting.clear()
+                turn += 1
         finally:
             self.model.train(training)
         return results  # type: ignore[return-value]
 
+    def _batches(self, rows: list["_Row"]) -> list[list["_Row"]]:
+        """Rows of similar length share a batch: less padding."""
+        ordered = sorted(rows, key=lambda row: len(row.context))
+        parts = [ordered]
+        if not padding_is_free(self.model):
+            parts = [list(part) for _, part in itertools.groupby(ordered, key=lambda row: len(row.context))]
+        return [part[k : k + self.max_rows] for part in parts for k in range(0, len(part), self.max_rows)]
+
     def _decode(
         self,
-        prompts: Sequence[Sequence[int]],
-        rows: list[tuple[int, int]],
-        n: int,
-        noise: torch.Tensor,
+        rows: list["_Row"],
+        draws: torch.Tensor,
         sampling: Sampling,
-        finish: Callable[[int, int, Completion], None],
+        finish: Callable[["_Row", Completion], None],
         interrupted: Callable[[], bool],
     ) -> None:
+        """Sample one answer to each row; `draws` [B, limit] are uniform numbers."""
         device = self.model.device
-        distinct = sorted({i for i, _ in rows})
-        place = {i: k for k, i in enumerate(distinct)}
-        prefix = prefill(self.model, [prompts[i] for i in distinct], device)
-        expand = torch.tensor([place[i] for i, _ in rows], device=device)
+        # What several rows have in common, the prompt of their first answer, is the same object.
+        place: dict[int, int] = {}
+        for row in rows:
+            place.setdefault(id(row.context), len(place))
+        distinct = {id(row.context): row.context for row in rows}
+        prefix = prefill(self.model, list(distinct.values()), device)
+        expand = torch.tensor([place[id(row.context)] for row in rows], device=device)
         cache, mask, position = prefix.cache, prefix.mask[expand], prefix.lengths[expand]
         select_rows(cache, expand)
-        token = torch.tensor([prompts[i][-1] for i, _ in rows], device=device)
-        draws = noise[[i * n + j for i, j in rows]].to(device)
+        token = torch.tensor([row.context[-1] for row in rows], device=device)
+        draws = draws.to(device)
         ends = torch.tensor(self.end_ids, device=device)
         alive = list(rows)
-        sampled: dict[tuple[int, int], tuple[list[int], list[float]]] = {row: ([], []) for row in rows}
-        for step in range(sampling.max_new_tokens):
+        sampled: dict[_Row, tuple[list[int], list[float]]] = {row: ([], []) for row in rows}
+        for step in itertools.count(1):
             if interrupted():
                 raise Interrupted
             mask = torch.cat([mask, mask.new_ones(len(alive), 1)], 1)
@@ -105,16 +124,16 @@ class TransformersEngine:
                 use_cache=True,
                 **cache,
             ).logits[:, -1]
-            token, logp = draw(logits.float(), draws[:, step], sampling)
-            done = torch.isin(token, ends).tolist()
-            for row, t, p in zip(alive, token.tolist(), logp.tolist(), strict=True):
+            token, logp = draw(logits.float(), draws[:, step - 1], sampling)
+            stopped = torch.isin(token, ends).tolist()
+            done = []
+            for row, t, p, stop in zip(alive, token.tolist(), logp.tolist(), stopped, strict=True):
                 sampled[row][0].append(t)
                 sampled[row][1].append(p)
-            last = step + 1 == sampling.max_new_tokens
-            for row, stopped in zip(alive, done, strict=True):
-                if stopped or last:
-                    finish(*row, Completion(*sampled.pop(row), "stop" if stopped else "length"))
-            if last or all(done):
+                done.append(stop or step == row.limit)
+                if done[-1]:
+                    finish(row, Completion(*sampled.pop(row), "stop" if stop else "length"))
+            if all(done):
                 break
             position = position + 1
             if any(done):
@@ -122,6 +141,26 @@ class TransformersEngine:
                 alive = [row for row, d in zip(alive, done, strict=True) if not d]
                 select_rows(cache, keep)
                 token, mask, position, draws = token[keep], mask[keep], position[keep], draws[keep]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """A sequence that waits for an answer: whose it is, what it holds so far, and how long the answer may be."""
+
+    prompt: int
+    sample: int
+    context: Sequence[int]
+    limit: int
+
+
+def _noise(seed: int, turn: int, rows: int, tokens: int) -> torch.Tensor:
+    """One uniform number per row and token, drawn up front.
+
+    So the draw of a row depends neither on which other rows are still running nor on how rows are cut into batches.
+    """
+    if turn:
+        seed = int(np.random.SeedSequence([seed, turn]).generate_state(1, np.uint64)[0] >> 1)
+    return torch.rand((rows, tokens), generator=torch.Generator().manual_seed(seed))
 
 
 def draw(logits: torch.Tensor, u: torch.Tensor, sampling: Sampling) -> tuple[torch.Tensor, torch.Tensor]:
