@@ -101,7 +101,7 @@ class _Block:
         self.closed = closed
         self.tree: ast.Module | None = None
         self.tried = self.fences_in_strings = self.other_fences = False
-        self.end = 0
+        self.end, self.info = 0, ""
 
 
 class _Reading:
@@ -148,6 +148,7 @@ class _Reading:
                 # A whole document in a fence: what counts is inside.
                 wrappers.add(mark)
             elif mark and mark not in wrappers and (block := self._read_block(i, mark)) is not None:
+                block.info = info
                 self.blocks.append(block)
                 self.outside.append([])
                 i = block.end

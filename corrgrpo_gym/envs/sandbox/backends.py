@@ -13,7 +13,7 @@ from .job import SandboxUnavailable
 _HERE = Path(__file__).resolve().parent
 _FLAGS = ["-s", "-S", "-P", "-B"]  # like -I, but the hash seed, in a cleared environment, counts
 _THREADS_COUNTED_PER_NAMESPACE = (5, 14)
-_MODULES = ("envs/extract.py", "envs/sandbox/wire.py", "envs/sandbox/values.py")
+_MODULES = ("envs/extract.py", "envs/extract_forms.py", "envs/sandbox/wire.py", "envs/sandbox/values.py")
 _HARNESS = "/harness"
 
 # Imports one module of the package without running the packages' own __init__ files, which need more than is

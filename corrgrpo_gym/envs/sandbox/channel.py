@@ -100,7 +100,12 @@ class Channel:
             time.sleep(_SETTLE_SECONDS)
         return False
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Look at the clock.
+
+        Raises:
+            OverTime: the CPU time is used up.
+        """
         if self.used() > self.limit:
             raise OverTime
 
@@ -110,12 +115,12 @@ class Channel:
             try:
                 part = self._stream.recv(n if n < 1 << 20 else 1 << 20)
             except BlockingIOError:
-                self._check()
+                self.check()
                 continue
             except ConnectionResetError:
                 part = b""
             if not part:
-                self._check()  # the kernel's own limit may have ended it
+                self.check()  # the kernel's own limit may have ended it
                 raise EOFError
             parts.append(part)
             n -= len(part)
@@ -146,7 +151,7 @@ class Channel:
             try:
                 rest = rest[self._stream.send(rest) :]
             except BlockingIOError:
-                self._check()
+                self.check()
             except (BrokenPipeError, ConnectionResetError):
-                self._check()
+                self.check()
                 raise EOFError from None

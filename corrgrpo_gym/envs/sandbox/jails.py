@@ -62,19 +62,23 @@ class Jail:
 
         return marshal.loads(exactly(wire.frame_length(exactly(4))))
 
-    def _tell(self, request: Any, fd: int | None = None) -> None:
+    def _tell(self, request: Any, *fds: int) -> None:
         data = wire.frame(marshal.dumps(request))
         try:
-            if fd is None:
+            if not fds:
                 self._control.sendall(data)
             else:
-                socket.send_fds(self._control, [data[:4]], [fd])
+                socket.send_fds(self._control, [data[:4]], fds)
                 self._control.sendall(data[4:])
         except ConnectionError:
             raise JailLost from None
 
-    def fork(self, job: dict[str, Any]) -> Channel:
+    def fork(self, job: dict[str, Any], streams: tuple[int, ...] = ()) -> Channel:
         """Start a process that has run the prelude and waits for the program.
+
+        Args:
+            job: prelude and limits.
+            streams: file descriptors for its standard input and output; none for nothing.
 
         Raises:
             JailLost: there is no such process.
@@ -87,7 +91,7 @@ class Jail:
         channel = Channel(job["cpu_seconds"])
         try:
             source = None if key in self._sent else prelude
-            self._tell((forget, key, source, job["memory_bytes"], job["cpu_seconds"]), channel.peer.fileno())
+            self._tell((forget, key, source, job["memory_bytes"], job["cpu_seconds"]), channel.peer.fileno(), *streams)
             self._sent.add(key)
             channel.meet(_MEET_SECONDS)
         except EOFError:

@@ -1,7 +1,7 @@
 """What goes into the sandbox and what comes out."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ...errors import GymError, NotScored
 
@@ -27,16 +27,26 @@ class SandboxUnavailable(GymError):
 class CodeJob:
     """A model's answer and the tests that it must pass.
 
+    The test calls the candidate with arguments and gets what the entry point returns; where there is no entry point,
+    with the text of standard input, and gets what the program wrote to standard output.
+
     Attributes:
         name: the task's id, for error messages.
         answer: the model's raw text; the code is extracted from it, parsed and compiled inside the jail.
         prelude: the data's code that goes before the answer (imports, node classes); runs on both sides.
         test: the data's test code, which defines ``check(candidate)``; runs in the trusted judge process
             only.
-        entry_point: ``Solution().method`` (one instance for all calls) or the name of a function.
+        entry_point: ``Solution().method`` (one instance for all calls) or the name of a function; empty for a
+            script, which needs ``calls``.
         cpu_seconds: limit on CPU time of the candidate's process, for loading and all calls together.
         wall_seconds: loose limit on the whole verdict by the wall clock.
         memory_bytes: limit on the candidate's address space, above what the interpreter itself takes.
+        calls: 0: one process answers all calls. Else each call has a fresh process, to which the limits apply, and
+            the test makes no more calls than this.
+        completes: the prelude ends in the function of the entry point, with its docstring for a body; the answer may
+            be the body that is missing there, or the whole function.
+        names: globals of the program that the test uses besides the entry point.
+        data: plain values for the test, in its namespace as ``data``.
     """
 
     name: str
@@ -47,6 +57,10 @@ class CodeJob:
     cpu_seconds: float = 15.0
     wall_seconds: float = 60.0
     memory_bytes: int = 1 << 30
+    calls: int = 0
+    completes: bool = False
+    names: tuple[str, ...] = ()
+    data: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +78,7 @@ class Verdict:
         shape: node type names of the code's syntax tree in pre-order, with ``)`` after each node's children;
             None if it does not parse or has over 5,000 nodes.
         cpu_seconds: CPU time of the candidate's process from before the first line of its code to its last
-            answer, read from outside the process.
+            answer, read from outside the process; summed over its processes where it has several.
         detail: a short text for people: the exception, or the assertion that was false.
     """
 

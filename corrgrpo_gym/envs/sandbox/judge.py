@@ -8,8 +8,8 @@ Standard library only: it is started without the package's dependencies.
 
 import __future__
 
-import contextlib
 import ctypes
+import hashlib
 import marshal
 import os
 import random
@@ -24,9 +24,11 @@ from typing import Any
 from . import wire
 from .channel import OverTime
 from .jails import Jail, JailLost
-from .remote import ENDED, Candidate, CandidateError, Stop
+from .processes import Processes
+from .remote import ENDED, Candidate, CandidateError, RowError, Stop, ending
 
 _MAX_COMPILED = 64
+_MAX_KEPT = 16
 _RECURSION = 100_000  # tests compare long linked lists recursively
 _MEMORY_BYTES = 8 << 30
 _PR_SET_PDEATHSIG = 1
@@ -34,10 +36,6 @@ _PR_SET_DUMPABLE = 4
 _FUTURE = 0
 for _name in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _name).compiler_flag
-
-
-class RowError(Exception):
-    """The data's own code is broken."""
 
 
 class _ReaderLost(Exception):
@@ -50,7 +48,8 @@ class Judge:
     def __init__(self, jail: Jail):
         self._jail = jail
         self._compiled: dict[tuple[str, str], types.CodeType] = {}
-        self._armed: Candidate | None = None
+        self._armed: Candidate | Processes | None = None
+        self._kept: dict[bytes, dict[Any, Any]] = {}
         signal.signal(signal.SIGALRM, self._alarm)
 
     def _alarm(self, *_: Any) -> None:
@@ -111,7 +110,7 @@ class Judge:
     ) -> tuple[tuple[str, str], bytes | None]:
         channel = self._jail.reader()
         channel.start_clock()
-        message = (job["answer"], job["entry_point"], job["prelude"], flags)
+        message = (job["answer"], job["entry_point"], job["prelude"], flags, job["completes"])
         status, what = "syntax_error", "reading the answer"
         try:
             channel.write(wire.frame(marshal.dumps(message)))
@@ -133,7 +132,9 @@ class Judge:
             return ("compile_error", result), None
         return ("", ""), result
 
-    def _run(self, job: dict[str, Any], prelude: types.CodeType, test: types.CodeType, program: bytes) -> Candidate:
+    def _run(
+        self, job: dict[str, Any], prelude: types.CodeType, test: types.CodeType, program: bytes
+    ) -> Candidate | Processes:
         space: dict[str, Any] = {"__name__": "judge"}
         # Nothing of an earlier job may change a verdict.
         random.seed(0)
@@ -142,6 +143,10 @@ class Judge:
             exec(prelude, space)
         except (Exception, SystemExit) as error:
             raise RowError(f"its prelude raised {_text(error)}") from None
+        if job["data"] is not None:
+            space["data"], space["kept"] = job["data"], self._keep(job)
+        if job["calls"]:
+            return self._run_each(job, test, program, space)
         channel = self._jail.fork(job)
         candidate = Candidate(channel, space)
         candidate.load(program, job["entry_point"])
@@ -163,21 +168,54 @@ class Judge:
         if candidate.cpu > channel.limit and candidate.outcome is not None and candidate.outcome[0] == "passed":
             candidate.outcome = ("timeout", f"over {channel.limit:g} s of CPU time")
         if candidate.outcome is not None and candidate.outcome[1] == ENDED:
-            candidate.outcome = (candidate.outcome[0], _ending(status))
+            candidate.outcome = (candidate.outcome[0], ending(status))
         return candidate
 
+    def _run_each(self, job: dict[str, Any], test: types.CodeType, program: bytes, space: dict[str, Any]) -> Processes:
+        def watch(seconds: float | None) -> None:
+            self._armed = None
+            signal.setitimer(signal.ITIMER_REAL, seconds or 0)
+            self._armed = candidate if seconds else None
 
-def _check(job: dict[str, Any], test: types.CodeType, candidate: Candidate) -> None:
+        candidate = Processes(self._jail, job, program, space, watch)
+        try:
+            try:
+                watch(job["wall_seconds"])
+                _check(job, test, candidate)
+            finally:
+                watch(None)
+        except Stop:
+            pass
+        if candidate.lost is not None:
+            raise candidate.lost
+        return candidate
+
+    def _keep(self, job: dict[str, Any]) -> dict[Any, Any]:
+        """What the test kept of earlier answers to the same row: expected values that take time to compute."""
+        row = marshal.dumps((job["name"], job["prelude"], job["test"], job["data"]))
+        key = hashlib.blake2b(row).digest()
+        self._kept[key] = kept = self._kept.pop(key, {})
+        if len(self._kept) > _MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return kept
+
+
+def _check(job: dict[str, Any], test: types.CodeType, candidate: Candidate | Processes) -> None:
     """Run the test."""
     space = candidate.space
     if job["entry_point"].isidentifier():
         space[job["entry_point"]] = candidate  # some tests call the function by its name
+    named = 0
     try:
+        if isinstance(candidate, Candidate):
+            for name in job["names"]:
+                space[name] = candidate.ask("name", 0, name)
+                named += 1
         exec(test, space)
         if "check" not in space:
             raise RowError("its test defines no check(candidate)")
         space["check"](candidate)
-        if candidate.answered == 0 and candidate.outcome is None:
+        if candidate.answered == named and candidate.outcome is None:
             raise RowError("its test passes without calling the candidate")
         outcome = ("passed", "")
     except RowError:
@@ -205,18 +243,8 @@ def _text(error: BaseException) -> str:
 def _assertion(error: AssertionError, source: str) -> str:
     lines = [n for frame, n in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == "<test>"]
     text = source.splitlines()
-    return text[lines[-1] - 1].strip()[:300] if lines and lines[-1] <= len(text) else ""
-
-
-def _ending(status: int | None) -> str:
-    if status is None:
-        return "the process ended"
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"the process was ended by {signal.Signals(-code).name}"
-        return f"the process was ended by signal {-code}"
-    return f"the process exited with status {code}"
+    line = text[lines[-1] - 1].strip() if lines and lines[-1] <= len(text) else ""
+    return ": ".join(filter(None, (line, str(error))))[:300]
 
 
 def main(fd: int) -> None:

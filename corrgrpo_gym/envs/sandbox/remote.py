@@ -9,8 +9,10 @@ Runs in the trusted judge process: standard library only.
 """
 
 import builtins
+import contextlib
 import marshal
 import os
+import signal
 from typing import Any, NoReturn
 
 from . import values, wire
@@ -18,6 +20,11 @@ from .channel import Channel, OverTime
 
 _NONCE = 8
 ENDED = "the process ended"
+INTRUDED = "the program wrote to the judge's stream"
+
+
+class RowError(Exception):
+    """The data's own code is broken."""
 
 
 class Stop(BaseException):
@@ -144,10 +151,10 @@ class Candidate:
             self.cpu = channel.used()
             self.stop("timeout", f"over {channel.limit:g} s of CPU time")
         except wire.BadBytes as error:
-            self.stop("runtime_error", f"the program wrote to the judge's stream: {error}")
+            self.stop("runtime_error", f"{INTRUDED}: {error}")
         self.answered += 1
         if kind == b"E":
-            raise _error(*value)
+            raise _error(value)
         return value
 
     def _value(self, body: bytes) -> tuple[bytes, Any]:
@@ -165,8 +172,8 @@ class Candidate:
                 ).unpack(plain)
             except Exception as error:
                 raise wire.BadBytes(f"malformed value ({type(error).__name__})") from None
-        if kind == b"E" and type(plain) is tuple and [type(part) for part in plain] == [str, str, list]:
-            return kind, (plain[0][:100], plain[1][:300], plain[2])
+        if kind == b"E":
+            return kind, _described(plain)
         raise wire.BadBytes("not an answer")
 
 
@@ -178,7 +185,37 @@ def _request(nonce: bytes, op: str, target: int, payload: Any) -> bytes:
         return marshal.dumps((nonce, op, target, True, tree))
 
 
-def _error(name: str, text: str, bases: list[Any]) -> CandidateError:
+def exception(body: bytes) -> CandidateError:
+    """Read the exception that a script says it ended with.
+
+    Raises:
+        BadBytes: the bytes say no such thing.
+    """
+    if body[:1] != b"E":
+        raise wire.BadBytes("not an exception")
+    return _error(_described(wire.loads(body, 1)))
+
+
+def ending(status: int | None) -> str:
+    """Say how a process ended, from its wait status."""
+    if status is None:
+        return ENDED
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"the process was ended by {signal.Signals(-code).name}"
+        return f"the process was ended by signal {-code}"
+    return f"the process exited with status {code}"
+
+
+def _described(plain: Any) -> tuple[str, str, list[Any]]:
+    if type(plain) is not tuple or [type(part) for part in plain] != [str, str, list]:
+        raise wire.BadBytes("not an answer")
+    return plain[0][:100], plain[1][:300], plain[2]
+
+
+def _error(described: tuple[str, str, list[Any]]) -> CandidateError:
+    name, text, bases = described
     # The nearest builtin class, so that a test that expects an exception can catch it.
     for base in bases:
         if type(base) is str and base in _ERRORS:

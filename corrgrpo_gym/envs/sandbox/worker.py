@@ -15,7 +15,7 @@ from .job import CodeJob, SandboxError, SandboxUnavailable
 _START_SECONDS = 120.0
 _GRACE_SECONDS = 30.0
 _CLOSE_SECONDS = 1.0
-_TEXTS = ("answer", "prelude", "test", "entry_point")
+_TEXTS = ("name", "answer", "prelude", "test", "entry_point")
 
 
 class WorkerLost(Exception):
@@ -73,7 +73,11 @@ class Worker:
         message["cpu_seconds"] = float(job.cpu_seconds)
         message["wall_seconds"] = float(job.wall_seconds)
         message["memory_bytes"] = int(job.memory_bytes)
-        kind, detail = self._exchange(message, message["wall_seconds"] + _GRACE_SECONDS)
+        message["calls"] = int(job.calls)
+        message["completes"] = bool(job.completes)
+        message["names"] = [str.__str__(name) for name in job.names]
+        message["data"] = job.data
+        kind, detail = self._exchange(message, message["wall_seconds"] * max(1, job.calls) + _GRACE_SECONDS)
         if kind == "lost":
             raise WorkerLost("its jail ended")
         return kind, detail

@@ -6,15 +6,19 @@ that an answer is a plain value, to be compared like any other.
 Runs inside the jail: standard library only.
 """
 
+import atexit
 import builtins
+import contextlib
 import gc
+import io
 import marshal
 import os
 import re
 import sys
+import threading
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import values, wire
 
@@ -42,9 +46,10 @@ class Program:
 
     Args:
         channel: file descriptor of the judge's stream.
+        script: whether descriptors 0 and 1 are its standard input and output.
     """
 
-    def __init__(self, channel: int):
+    def __init__(self, channel: int, script: bool = False):
         self._fd = channel
         self._objects: dict[int, Any] = {0: _not_loaded}
         # A module named as a script's, so that what looks up its own module finds the program and not the
@@ -55,6 +60,10 @@ class Program:
         own.__dict__.update(builtins.__dict__)
         sys.modules["builtins"] = own
         self._module.__dict__["__builtins__"] = own
+        if script:
+            # Opened anew: a process begins with streams that know what kind of files they are.
+            stdin, stdout = _open(0, "r", "<stdin>"), _open(1, "w", "<stdout>")
+            vars(sys).update(stdin=stdin, __stdin__=stdin, stdout=stdout, __stdout__=stdout)
 
     # -- the stream
 
@@ -95,6 +104,8 @@ class Program:
         self._send(b"")  # by this message's credentials the judge learns the process id
         code, entry_point = self._receive()
         code = marshal.loads(code)
+        if not entry_point:
+            self._script(code, sys.stdout)
         while True:
             nonce, op, target, rich, payload = self._receive()
             try:
@@ -115,6 +126,21 @@ class Program:
         self._objects[0] = _lookup(space, "Solution")().rehearse
         wire.frame(b"" + self._encode(self._perform(op, target, payload)))
         self._objects[0] = _not_loaded
+
+    def _script(self, code: types.CodeType, stdout: Any) -> NoReturn:
+        """Run the program as a script, and end as an interpreter does."""
+        try:
+            with contextlib.suppress(SystemExit):
+                exec(code, self._module.__dict__)
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+            for stream in (sys.stdout, stdout):
+                with contextlib.suppress(ValueError):  # it may be closed
+                    stream.flush()
+        except BaseException as error:
+            self._send(_describe(error))
+            os._exit(1)
+        os._exit(0)
 
     def _load(self, code: types.CodeType, entry_point: str) -> None:
         space = self._module.__dict__
@@ -168,6 +194,14 @@ class Program:
     def _node(self, name: str, fallback: type, val: Any) -> Any:
         """A node of the class that the name means in the program: the prelude's, or the candidate's own."""
         return self._module.__dict__.get(name, fallback)(val)
+
+
+def _open(fd: int, mode: str, name: str) -> io.TextIOWrapper:
+    raw = io.FileIO(fd, mode, closefd=False)
+    raw.name = name
+    buffer: Any = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
+    newline = None if mode == "r" else "\n"
+    return io.TextIOWrapper(buffer, encoding="utf-8", errors="surrogateescape", newline=newline)
 
 
 def _not_loaded(*args: Any, **kwargs: Any) -> Any:

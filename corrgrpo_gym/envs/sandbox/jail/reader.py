@@ -16,6 +16,7 @@ import warnings
 from typing import Any
 
 from ...extract import extract_code
+from ...extract_forms import extract_completion, extract_script
 from .. import wire
 from . import seccomp
 from .streams import confine_streams
@@ -91,14 +92,19 @@ class Reader:
     def _send(self, body: bytes) -> None:
         self._stream.sendall(wire.frame(body))
 
-    def _read(self, answer: str, entry_point: str, prelude: str, flags: int) -> None:
+    def _read(self, answer: str, entry_point: str, prelude: str, flags: int, completes: bool) -> None:
         trees: dict[str, ast.Module] = {}
 
         def parse(source: str) -> ast.Module:
             trees[source] = tree = ast.parse(source)
             return tree
 
-        found = extract_code(answer, entry_point, parse=parse)
+        if not entry_point:
+            found = extract_script(answer, parse=parse)
+        elif completes:
+            found = extract_completion(answer, entry_point, prelude, parse=parse)
+        else:
+            found = extract_code(answer, entry_point, parse=parse)
         tree = form = None
         if found.parses:
             tree = trees.get(found.code) or ast.parse(found.code)

@@ -91,8 +91,8 @@ class Zygote:
         self._baseline = _address_space()
         self._child = 0
 
-    def _receive(self) -> tuple[Any, int]:
-        data, fds, _, _ = socket.recv_fds(self._control, 4, 1)
+    def _receive(self) -> tuple[Any, list[int]]:
+        data, fds, _, _ = socket.recv_fds(self._control, 4, 3)
         if len(data) < 4:
             os._exit(0)  # the judge is gone
         length = wire.frame_length(data)
@@ -103,13 +103,13 @@ class Zygote:
                 os._exit(0)
             parts.append(part)
             length -= len(part)
-        return marshal.loads(b"".join(parts)), fds[0] if fds else -1
+        return marshal.loads(b"".join(parts)), fds
 
     def run(self) -> None:
         """Serve until the judge closes the socket."""
         self._control.sendall(wire.frame(marshal.dumps({"seccomp": self._filter is not None, "pid": os.getpid()})))
         while True:
-            request, fd = self._receive()
+            request, fds = self._receive()
             if request is None:
                 self._control.sendall(wire.frame(marshal.dumps(self._reap())))
                 continue
@@ -126,19 +126,24 @@ class Zygote:
             if self._child < 0:
                 os._exit(1)  # the judge finds the jail lost
             if self._child == 0:
-                self._become(fd, self._preludes[key], memory_bytes, cpu_seconds)
-            os.close(fd)
+                self._become(fds, self._preludes[key], memory_bytes, cpu_seconds)
+            for fd in fds:
+                os.close(fd)
 
-    def _become(self, fd: int, prelude: types.CodeType, memory_bytes: int, cpu_seconds: float) -> None:
+    def _become(self, fds: list[int], prelude: types.CodeType, memory_bytes: int, cpu_seconds: float) -> None:
         try:
             os.close(self._control.fileno())
+            channel, *streams = fds
+            for standard, fd in enumerate(streams):
+                os.dup2(fd, standard)
+                os.close(fd)
             limit = self._baseline + memory_bytes
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
             limit = int(cpu_seconds) + 2  # a backstop: the judge watches the clock
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             if self._filter is not None:
                 self._filter.apply()
-            Program(fd).run(prelude)
+            Program(channel, bool(streams)).run(prelude)
         finally:
             os._exit(0)
 
