@@ -63,7 +63,10 @@ def train(
     estimator: Annotated[str | None, typer.Option(help="Advantage estimator.", show_default="the algorithm's")] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="TOML file; a run's own config.toml repeats the run.", show_default="none"),
+        typer.Option(
+            help="TOML file, or a name of `corrgrpo-gym recipes`; a run's own config.toml repeats the run.",
+            show_default="none",
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -86,6 +89,14 @@ def train(
             show_default="off",
         ),
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print the plan and a memory estimate, load no model, and stop.",
+            show_default="off",
+        ),
+    ] = False,
 ) -> None:
     """Train a policy on an environment with a vector reward.
 
@@ -93,7 +104,7 @@ def train(
     """
     _need_torch()
     from .learners import config as configs
-    from .learners import session
+    from .learners import plan, recipes, session
 
     given = {"env": env, "algo": algo, "model": model, "data": data, "steps": steps, "seed": seed}
     flags: dict = {k: v for k, v in given.items() if v is not None}
@@ -108,13 +119,28 @@ def train(
             raise GymError("--resume goes on with the run's own configuration: only --steps may be given with it")
         outcome = session.resume(resume, steps)
     else:
-        resolved = configs.resolve(configs.load_toml(config) if config else {}, flags, assigned)
+        resolved = configs.resolve(recipes.load(config) if config else {}, flags, assigned)
         if print_config:
             typer.echo(configs.documented_toml(resolved))
+            return
+        if dry_run:
+            typer.echo("\n".join(plan.of(resolved)))
             return
         outcome = session.start(resolved, out)
     if not outcome.finished:
         raise typer.Exit(130)
+
+
+@app.command("recipes")
+def list_recipes() -> None:
+    """List the configurations that come with the package: the paper's trainings, by model."""
+    from .learners import recipes
+
+    for row in recipes.recipes():
+        typer.secho(row.name, bold=True, nl=False)
+        typer.echo(f"  {row.model}")
+        typer.secho(f"    {row.description}", dim=True)
+    typer.echo("Look at one: corrgrpo-gym train --config NAME --dry-run (any --algo). Every key: --print-config.")
 
 
 @app.command()

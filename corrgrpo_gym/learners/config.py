@@ -1,10 +1,12 @@
 """The configuration of `corrgrpo-gym train`: defaults, presets, a TOML file, then the command line; in this order."""
 
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from ..configuration import Section, checked, differences, documented_toml, load_toml, merge, parse_assignment, to_toml
+from ..errors import GymError
 
 __all__ = [
     "TrainConfig",
@@ -217,11 +219,13 @@ def validate(values: dict[str, Any]) -> TrainConfig:
 def resolve(*layers: dict[str, Any]) -> TrainConfig:
     """Lay tables over each other, later ones first in rank, and check the result.
 
+    A table `[for_algo.PATTERN]` in a layer counts where the algorithm's name matches the pattern (as in a shell).
     The preset of the embedded policy is the lowest layer where `model` resolves to it.
     """
     values: dict[str, Any] = {}
+    algo = next((layer["algo"] for layer in reversed(layers) if "algo" in layer), TrainConfig().algo)
     for layer in layers:
-        values = merge(values, layer)
+        values = merge(values, _for_algo(layer, str(algo)))
     model, data = (values.get(k, "auto") for k in ("model", "data"))
     if model == "auto":
         model = "embedded" if not _has_gpu() else "Qwen/Qwen2.5-Coder-0.5B-Instruct"
@@ -231,6 +235,18 @@ def resolve(*layers: dict[str, Any]) -> TrainConfig:
         if data == "auto" and values.get("env", "leetcode") == "leetcode":
             values["data"] = "embedded"
     return validate(values)
+
+
+def _for_algo(layer: dict[str, Any], algo: str) -> dict[str, Any]:
+    """A layer with those of its `for_algo` tables laid on it that are for this algorithm."""
+    out = {key: value for key, value in layer.items() if key != "for_algo"}
+    tables = layer.get("for_algo", {})
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise GymError('configuration key for_algo: expected tables by algorithm, such as [for_algo."*corrgrpo"]')
+    for pattern, table in tables.items():
+        if fnmatchcase(algo, pattern):
+            out = merge(out, table)
+    return out
 
 
 def _has_gpu() -> bool:
