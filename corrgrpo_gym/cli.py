@@ -143,6 +143,180 @@ def list_recipes() -> None:
     typer.echo("Look at one: corrgrpo-gym train --config NAME --dry-run (any --algo). Every key: --print-config.")
 
 
+@app.command("eval")
+def evaluate(
+    env: Annotated[
+        str | None,
+        typer.Option(
+            help="Benchmark: leetcode, humaneval, mbpp, livecodebench, rlla, api-bank, bfcl; or an environment: a name "
+            "of `corrgrpo-gym envs`, package.module:thing, file.py:thing.",
+            show_default="required",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="What the endpoint calls the model; without --base-url a hub id, a folder, a .gguf file, a run folder "
+            "of a training; or `reference`: the gold answers.",
+            show_default="the endpoint's only one",
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(help="OpenAI-compatible endpoint, such as http://localhost:8000/v1.", show_default="none"),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(
+            help="Saved answers instead of a model: JSON lines with case, sample, answer; or a run folder.",
+            show_default="none",
+        ),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="auto, hub, or a path.", show_default="auto")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="An option of the benchmark or environment, such as split=train; may be given again.",
+            show_default="none",
+        ),
+    ] = None,
+    prompt: Annotated[
+        Path | None,
+        typer.Option(help="File with another prompt, for benchmarks that take one.", show_default="none"),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first cases.", show_default="all")] = None,
+    n: Annotated[int | None, typer.Option("--n", help="Samples per case.", show_default="1")] = None,
+    temperature: Annotated[float | None, typer.Option(help="0: greedy.", show_default="0")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Nucleus sampling.", show_default="1")] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(help="Tokens of an answer, reasoning included; 0: what the model allows.", show_default="2048"),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Sample s is drawn with seed + s; -1: none is sent.", show_default="0")
+    ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="A text that ends an answer; may be given again.", show_default="none")
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="A system message in front.", show_default="none")] = None,
+    extra_body: Annotated[
+        str | None, typer.Option(help="Further fields of requests to the endpoint, as JSON.", show_default="none")
+    ] = None,
+    completions: Annotated[
+        bool,
+        typer.Option(
+            "--completions", help="Plain completions, without a chat template.", show_default="off"
+        ),
+    ] = False,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(help="Environment variable with the endpoint's key.", show_default="OPENAI_API_KEY"),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(help="Requests at the same time; fewer while the endpoint is overloaded.", show_default="16"),
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that a request may take.", show_default="600")] = None,
+    retries: Annotated[int | None, typer.Option(help="Times that a request is sent again.", show_default="8")] = None,
+    device: Annotated[str | None, typer.Option(help="Of a local model: cpu, cuda.", show_default="auto")] = None,
+    price_in: Annotated[
+        float | None, typer.Option(help="Price of a million prompt tokens, for the cost.", show_default="none")
+    ] = None,
+    price_out: Annotated[
+        float | None, typer.Option(help="Price of a million answer tokens.", show_default="none")
+    ] = None,
+    against_paper: Annotated[
+        bool,
+        typer.Option("--against-paper", help="Show the paper's figures for this model, or all.", show_default="off"),
+    ] = False,
+    paper_row: Annotated[
+        str | None,
+        typer.Option(help="Show the paper's figures for this model of its tables.", show_default="the same model"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run folder; one that holds this evaluation already is gone on with.",
+            show_default="runs/eval-ENV-MODEL-DATE",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file; a run's own config.toml repeats the run.", show_default="none"),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with this run folder and its configuration.", show_default="none")
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Ask for failed samples again.", show_default="off")
+    ] = False,
+    print_config: Annotated[
+        bool,
+        typer.Option(
+            "--print-config",
+            help="Print the resolved configuration, every key explained, and stop.",
+            show_default="off",
+        ),
+    ] = False,
+) -> None:
+    """Evaluate any model on a benchmark or an environment.
+
+    Every sample is saved as it comes: an interrupted evaluation goes on where it stopped.
+    """
+    from .configuration import documented_toml, load_toml
+    from .evals import config as configs
+    from .evals import session
+
+    given = {
+        "env": env, "model": model, "base_url": base_url, "answers": _text(answers), "data": data,
+        "prompt": _text(prompt), "limit": limit, "n": n, "temperature": temperature, "top_p": top_p,
+        "max_tokens": max_tokens, "seed": seed, "stop": stop, "system": system, "completions": completions or None,
+        "api_key_env": api_key_env, "concurrency": concurrency, "timeout": timeout, "retries": retries,
+        "device": device, "price_in": price_in, "price_out": price_out, "options": configs.options(option),
+        "extra_body": configs.json_object(extra_body),
+    }  # fmt: skip
+    flags: dict = {k: v for k, v in given.items() if v is not None}
+    if resume is not None:
+        if config or out:
+            raise GymError("--resume goes on with the run's own configuration: leave --config and --out out")
+        resolved = session.resume_config(resume, flags)
+    else:
+        resolved = configs.resolve(load_toml(config) if config else {}, flags)
+    if print_config:
+        typer.echo(documented_toml(resolved))
+        return
+    outcome = session.evaluate(
+        resolved,
+        resume or out,
+        retry_failed=retry_failed,
+        paper=against_paper,
+        paper_row=paper_row or "",
+    )
+    if not outcome.finished:
+        raise typer.Exit(130)
+
+
+@app.command()
+def rescore(
+    run: Annotated[Path, typer.Argument(help="Run folder of an evaluation.")],
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="An option of the benchmark in the place of the run's own; may be given again.",
+            show_default="none",
+        ),
+    ] = None,
+) -> None:
+    """Score an evaluation's saved replies anew, without asking the model."""
+    from .evals import config as configs
+    from .evals.rescore import rescore as score_anew
+
+    if not score_anew(run, configs.options(option)).finished:
+        raise typer.Exit(130)
+
+
 @app.command()
 def algos() -> None:
     """List algorithms, estimators and losses, with papers and defaults."""
@@ -197,6 +371,10 @@ def plot(
     from .learners import curves
 
     typer.echo(f"wrote {curves.draw(runs, out or runs[0] / 'curves.png')}")
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _need_torch() -> None:

@@ -64,8 +64,12 @@ def append_records(path: Path, records: Iterable[dict[str, Any]]) -> None:
             raise
 
 
-def iterate_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def iterate_records(path: Path, *, whole: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """Byte offsets and records of a stream, one at a time; of a live one too: an unfinished last line is left out.
+
+    Args:
+        path: the file; one that is not there has no records.
+        whole: nobody is writing to it: a last line without a line end counts, and empty lines are left out.
 
     Raises:
         GymError: A line before it is not JSON; the message names it.
@@ -75,8 +79,11 @@ def iterate_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     offset = 0
     with open(path, "rb") as f:
         for number, line in enumerate(f, 1):
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n") and not whole:
                 return
+            if whole and not line.strip():
+                offset += len(line)
+                continue
             try:
                 record = json.loads(line)
             except ValueError as e:

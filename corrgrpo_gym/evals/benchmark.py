@@ -54,7 +54,14 @@ class Episode:
         self.case = case
 
     def advance(self, reply: Reply) -> Sequence[Message] | None:
-        """Take the model's answer; return the new messages (tool results), or None: it is over."""
+        """Take the model's answer; return the new messages (tool results), or None: it is over.
+
+        An override is called in a thread of its own; it may raise what `Benchmark.score` may.
+        """
+        return None
+
+    def score(self) -> Score | None:
+        """The score of the episode that is over, where its course gave it already; else `Benchmark.score` does."""
         return None
 
     def close(self) -> None:
@@ -73,6 +80,8 @@ class Benchmark(ABC):
         columns: of the table, in order.
         caveats: known faults of the data, and departures from upstream, a line each, for the report.
         paper: keys of paper_results by column: where `--against-paper` finds the paper's figures.
+        passing: the metric that is 1 for a right answer; the report names the cases in which it is not. By default the
+            first column's; "-" where answers are graded and none is right or wrong.
     """
 
     name: str
@@ -81,6 +90,8 @@ class Benchmark(ABC):
     cases: Sequence[Case]
     columns: Sequence[Column]
     caveats: Sequence[str] = ()
+    paper: Mapping[str, str] = {}
+    passing: str = ""
 
     def episode(self, case: Case) -> Episode:
         """Begin an episode; replies saved by an earlier run are replayed through a fresh one."""

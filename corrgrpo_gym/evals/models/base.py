@@ -85,6 +85,17 @@ class Reply:
         """The content, or an empty text."""
         return self.message.get("content") or ""
 
+    @property
+    def answer(self) -> str:
+        """The content without the reasoning in front of it: what follows the last `</think>`.
+
+        Templates that begin the reasoning themselves leave the closing tag alone. Reasoning that was cut is no answer.
+        """
+        reasoning, closing, answer = self.text.rpartition("</think>")
+        if closing:
+            return answer.lstrip("\n")
+        return "" if answer.lstrip().startswith("<think>") else answer
+
 
 class ModelFailure(Exception):
     """There is no answer, through no fault of the model's words: the sample is recorded as failed.
@@ -108,8 +119,10 @@ class ChatModel(Protocol):
         concurrency: how many requests it can use at once; the runner asks for no more.
     """
 
-    identity: Mapping[str, Any]
     concurrency: int
+
+    @property
+    def identity(self) -> Mapping[str, Any]: ...  # noqa: D102
 
     async def complete(self, request: Request) -> Reply:
         """Answer.

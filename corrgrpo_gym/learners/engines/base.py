@@ -86,6 +86,7 @@ class TokenEngine(Protocol):
         n: int,
         sampling: Sampling,
         *,
+        seeds: Sequence[int] | None = None,
         on_finish: OnFinish | None = None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> list[list[Completion]]:
@@ -95,6 +96,7 @@ class TokenEngine(Protocol):
             prompts: Token ids, not padded.
             n: Completions per prompt.
             sampling: How to draw.
+            seeds: One for each prompt in the place of `sampling.seed`: what it draws depends on no other prompt.
             on_finish: Called with (prompt index, sample index, completion) as soon as each is done. It may return a
                 future: of `More`, by which the same sequence goes on to another answer, or of None.
             interrupted: Asked at every token; raises Interrupted when it returns true.

@@ -42,6 +42,7 @@ class TransformersEngine:
         n: int,
         sampling: Sampling,
         *,
+        seeds: Sequence[int] | None = None,
         on_finish: OnFinish | None = None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> list[list[Completion]]:
@@ -61,7 +62,11 @@ class TransformersEngine:
         turn = 0
         try:
             while rows:
-                noise = _noise(sampling.seed, turn, len(prompts) * n, max(row.limit for row in rows))
+                longest = max(row.limit for row in rows)
+                if seeds is None:
+                    noise = _noise(sampling.seed, turn, len(prompts) * n, longest)
+                else:
+                    noise = torch.cat([_noise(seed, turn, n, longest) for seed in seeds])
                 with self.autocast():
                     for batch in self._batches(rows):
                         draws = noise[[row.prompt * n + row.sample for row in batch]]

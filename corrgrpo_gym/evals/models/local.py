@@ -1,0 +1,174 @@
+"""A model in this process, by the token engine that training samples with; requests are gathered into batches."""
+
+import asyncio
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import GymError
+from ...learners.chat import decode, render
+from ...learners.config import PolicyConfig
+from ...learners.engines.base import Completion, Interrupted, Sampling, TokenEngine
+from ...learners.engines.transformers import TransformersEngine
+from ...learners.policy import Policy, load_policy
+from .base import ModelFailure, Reply, Request, Usage
+
+# How long an answer may be where neither the request nor the model limits it.
+LONG = 4096
+
+
+@dataclass(slots=True)
+class _Waiting:
+    request: Request
+    prompt: list[int]
+    sampling: Sampling
+    notes: tuple[str, ...]
+    reply: "asyncio.Future[Reply]"
+
+
+class LocalModel:
+    """A transformers model.
+
+    What an answer is drawn from depends on its case, sample, turn and seed alone, not on what shares its batch.
+
+    Args:
+        source: hub id, folder, .gguf file, or a run folder of `corrgrpo-gym train` (its best checkpoint).
+        device: as in the trainer's configuration.
+        concurrency: sequences that are decoded together.
+
+    Raises:
+        GymError: no such model, or one that cannot be loaded.
+    """
+
+    def __init__(self, source: str, *, device: str = "auto", concurrency: int = 32):
+        folder = _checkpoint(source)
+        self.policy: Policy = load_policy(folder, PolicyConfig(device=device))
+        self.engine: TokenEngine = TransformersEngine(
+            self.policy.model, self.policy.end_ids, concurrency, self.policy.autocast
+        )
+        self.concurrency = concurrency
+        self.identity: Mapping[str, Any] = {"kind": "transformers", "model": source, "commit": _commit(self.policy)}
+        self._room = _context(self.policy)
+        self._queue: list[_Waiting] = []
+        self._thread = ThreadPoolExecutor(1, "corrgrpo-gym model")
+        self._batch: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def complete(self, request: Request) -> Reply:
+        """See ChatModel."""
+        prompt = render(self.policy.tokenizer, request.messages, request.tools)
+        wanted = request.sampling.max_tokens or LONG
+        room = self._room - len(prompt) if self._room else wanted
+        if room < 1:
+            raise ModelFailure("context", f"the prompt has {len(prompt)} tokens; the model reads {self._room}")
+        notes = (f"the context leaves room for {room} tokens",) if room < wanted else ()
+        sampling = Sampling(
+            max_new_tokens=min(wanted, room),
+            temperature=request.sampling.temperature,
+            top_p=request.sampling.top_p,
+            seed=_seed(request),
+        )
+        waiting = _Waiting(request, prompt, sampling, notes, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        if self._batch is None or self._batch.done():
+            self._batch = asyncio.create_task(self._work())
+        return await waiting.reply
+
+    async def close(self) -> None:
+        """Stop what is being decoded."""
+        self._closed = True
+        if self._batch is not None:
+            await asyncio.gather(self._batch, return_exceptions=True)
+        self._thread.shutdown()
+
+    async def _work(self) -> None:
+        """Decode batch after batch until nothing waits."""
+        # Those that ask at the same moment share a batch.
+        await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        while self._queue:
+            batch = self._take()
+            try:
+                await loop.run_in_executor(self._thread, self._decode, batch, loop)
+            except Interrupted:
+                for waiting in batch:
+                    waiting.reply.cancel()
+            except Exception as e:
+                for waiting in batch:
+                    if not waiting.reply.done():
+                        waiting.reply.set_exception(e)
+
+    def _take(self) -> list[_Waiting]:
+        """The next batch: those that are drawn alike, whoever has waited longest first."""
+        first = self._queue[0]
+        same = [w for w in self._queue if _alike(w.sampling, first.sampling)][: self.concurrency]
+        taken = set(map(id, same))
+        self._queue = [w for w in self._queue if id(w) not in taken]
+        return same
+
+    def _decode(self, batch: Sequence[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
+        def finish(prompt: int, sample: int, completion: Completion) -> None:
+            loop.call_soon_threadsafe(self._answer, batch[prompt], completion)
+
+        self.engine.generate(
+            [w.prompt for w in batch],
+            1,
+            batch[0].sampling,
+            seeds=[w.sampling.seed for w in batch],
+            on_finish=finish,
+            interrupted=lambda: self._closed,
+        )
+
+    def _answer(self, waiting: _Waiting, completion: Completion) -> None:
+        if waiting.reply.done():
+            return
+        text, finish = decode(self.policy.tokenizer, completion.ids, self.policy.end_ids), completion.finish
+        for stop in waiting.request.sampling.stop:
+            before, found, _ = text.partition(stop)
+            if found:
+                text, finish = before, "stop"
+        message = {"role": "assistant", "content": text}
+        usage = Usage(len(waiting.prompt), len(completion.ids))
+        waiting.reply.set_result(Reply(message, finish, usage, waiting.notes))
+
+
+def _alike(a: Sampling, b: Sampling) -> bool:
+    return (a.max_new_tokens, a.temperature, a.top_p) == (b.max_new_tokens, b.temperature, b.top_p)
+
+
+def _seed(request: Request) -> int:
+    name = f"{request.sampling.seed}/{request.case}/{request.sample}/{request.turn}"
+    return zlib.crc32(name.encode(errors="replace"))
+
+
+def _context(policy: Policy) -> int:
+    """Tokens that the model can read; 0 where it does not say."""
+    return int(getattr(policy.model.config, "max_position_embeddings", 0) or 0)
+
+
+def _commit(policy: Policy) -> str:
+    return str(getattr(policy.model.config, "_commit_hash", None) or "")
+
+
+def _checkpoint(source: str) -> str:
+    """The folder to load: the best checkpoint, else the latest, of a run folder; anything else as it is."""
+    run = Path(source).expanduser()
+    if not (run / "checkpoints").is_dir():
+        if source == "embedded":
+            raise GymError("the embedded policy knows nothing before it is trained: give the run folder of a training")
+        return source
+    from ...learners.checkpoints import Checkpoints
+
+    checkpoints = Checkpoints(run / "checkpoints")
+    steps = checkpoints.steps()
+    if not steps:
+        raise GymError(f"{source} has no checkpoint yet")
+    folder = checkpoints.path(checkpoints.best if checkpoints.best in steps else steps[-1])
+    if (folder / "adapter_config.json").exists():
+        raise GymError(
+            f"{source} holds adapters: merge them by `corrgrpo-gym export {source} --to FOLDER`, and give that"
+        )
+    return str(folder)

@@ -1,0 +1,203 @@
+"""The files of an evaluation: what was asked for, every reply as it came, every score."""
+
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..errors import GymError
+from ..run_files import CannotWrite, append_records, drop_torn_line, iterate_records, lock, write_text
+from .benchmark import Score
+from .metrics import Sample
+from .models.base import ModelFailure, Reply, Usage
+
+REPLIES, SCORES, CONFIG, FACTS, SUMMARY, LOG = (
+    "replies.jsonl", "scores.jsonl", "config.toml", "run.json", "summary.json", "log.txt",
+)  # fmt: skip
+Key: TypeAlias = tuple[str, int]
+EvalRecord: TypeAlias = dict[str, Any]
+
+
+class EvalFolder:
+    """A run folder of an evaluation, taken by this process.
+
+    replies.jsonl has a line for each sample that was generated or failed; a later line of a sample replaces an earlier
+    one. scores.jsonl has a line for each score. Nothing but the places of the lines is held in memory.
+
+    Attributes:
+        replied: where in replies.jsonl the replies of a sample are.
+        failed: kind of failure of the samples that failed.
+        scored: samples that have their score.
+        samples: their values, for figures.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = lock(path)
+        except OSError as e:
+            raise GymError(f"cannot write the run folder {path}: {e.strerror}. Give another --out") from e
+        self.replied: dict[Key, int] = {}
+        self.failed: dict[Key, str] = {}
+        self.scored: set[Key] = set()
+        self.samples: dict[Key, Sample] = {}
+        self.log = logging.getLogger(f"corrgrpo_gym.eval.{path}")
+        self.log.setLevel(logging.INFO)
+        self.log.propagate = False
+        self.log.handlers.clear()
+        for name in (REPLIES, SCORES):
+            drop_torn_line(path / name)
+        for offset, record in iterate_records(path / REPLIES):
+            self._index(offset, record)
+        for _, record in iterate_records(path / SCORES):
+            self._count(record)
+
+    def begin(self, config: str, facts: Mapping[str, Any]) -> None:
+        """Write what is evaluated, before the first sample."""
+        self.write(FACTS, json.dumps(facts, indent=2) + "\n")
+        self.write(CONFIG, config)
+
+    def facts(self) -> dict[str, Any]:
+        """What `begin` wrote."""
+        try:
+            return json.loads((self.path / FACTS).read_text())
+        except (OSError, ValueError) as e:
+            raise GymError(f"{self.path / FACTS} cannot be read ({e}): this is no evaluation, or it was edited") from e
+
+    def write(self, name: str, text: str) -> None:
+        """Write a small file whole."""
+        try:
+            write_text(self.path / name, text)
+        except OSError as e:
+            raise cannot_write(self.path / name, self.path, e) from e
+
+    def note(self, text: str) -> None:
+        """Add a line to log.txt; a full disk makes it shorter, nothing else."""
+        if not self.log.handlers:
+            handler = _LogFile(self.path / LOG, encoding="utf-8", delay=True)
+            handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+            self.log.addHandler(handler)
+        self.log.info("%s", text)
+
+    def add_replies(
+        self, key: Key, replies: Sequence[Reply], seconds: float, failure: ModelFailure | None = None
+    ) -> EvalRecord:
+        """Append what a sample was answered, or why it was not."""
+        record: EvalRecord = {
+            "case": key[0],
+            "sample": key[1],
+            "replies": [reply_record(r) for r in replies],
+            "seconds": round(seconds, 4),
+            "failure": {"kind": failure.kind, "text": str(failure)} if failure else None,
+        }
+        self._index(self._append(REPLIES, record), record)
+        return record
+
+    def add_score(self, sample: Sample, number: int, score: Score) -> None:
+        """Append the score of a sample."""
+        record = score_record(sample, number, score)
+        self._append(SCORES, record)
+        self._count(record)
+
+    def add_not_scored(self, key: Key, reason: str) -> None:
+        """Append why a sample has no score (yet)."""
+        self._append(SCORES, {"case": key[0], "sample": key[1], "not_scored": reason})
+
+    def replies(self, key: Key) -> list[Reply]:
+        """The replies of a sample, from the file."""
+        with open(self.path / REPLIES, "rb") as f:
+            f.seek(self.replied[key])
+            return [reply_of(r) for r in json.loads(f.readline())["replies"]]
+
+    def latest(self) -> Iterator[EvalRecord]:
+        """The records of replies that count: the last one of each sample, in the order of the file."""
+        for offset, record in iterate_records(self.path / REPLIES):
+            if self.replied.get((record["case"], record["sample"])) == offset:
+                yield record
+
+    def replace_scores(self, temporary: Path) -> None:
+        """Put a file of new scores in the place of the old one, whole."""
+        try:
+            with open(temporary, "rb") as f:
+                os.fsync(f.fileno())
+            os.replace(temporary, self.path / SCORES)
+        except OSError as e:
+            raise cannot_write(self.path / SCORES, self.path, e) from e
+        self.scored.clear()
+        self.samples.clear()
+        for _, record in iterate_records(self.path / SCORES):
+            self._count(record)
+
+    def close(self) -> None:
+        """Close the log and let others write."""
+        for handler in self.log.handlers:
+            handler.close()
+        self.log.handlers.clear()
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        self._lock.close()
+
+    def _append(self, name: str, record: EvalRecord) -> int:
+        path = self.path / name
+        try:
+            offset = path.stat().st_size if path.exists() else 0
+            append_records(path, [record])
+        except OSError as e:
+            raise cannot_write(path, self.path, e) from e
+        return offset
+
+    def _index(self, offset: int, record: EvalRecord) -> None:
+        key = record["case"], record["sample"]
+        self.replied[key] = offset
+        self.failed.pop(key, None)
+        if record["failure"]:
+            self.failed[key] = record["failure"]["kind"]
+
+    def _count(self, record: EvalRecord) -> None:
+        key = record["case"], record["sample"]
+        if "values" in record:
+            self.scored.add(key)
+            self.samples[key] = sample_of(record)
+
+
+class _LogFile(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        pass
+
+
+def cannot_write(file: Path, run: Path, error: OSError) -> CannotWrite:
+    """The error that names the file and says how to go on."""
+    return CannotWrite(
+        f"cannot write {file}: {error.strerror or error}. Every sample before it is saved: make room, then "
+        f"`corrgrpo-gym eval --resume {run}`"
+    )
+
+
+def reply_record(reply: Reply) -> EvalRecord:
+    """A reply as plain data."""
+    usage = {k: v for k, v in asdict(reply.usage).items() if v is not None}
+    return {"message": reply.message, "finish": reply.finish, "usage": usage, "notes": list(reply.notes)}
+
+
+def reply_of(record: EvalRecord) -> Reply:
+    """The reply that `reply_record` made plain."""
+    return Reply(record["message"], record["finish"], Usage(**record["usage"]), tuple(record["notes"]))
+
+
+def score_record(sample: Sample, number: int, score: Score) -> EvalRecord:
+    """A line of scores.jsonl. Cluster and group stand in it where they say something."""
+    record: EvalRecord = {"case": sample.case, "sample": number, "values": dict(score.values)}
+    if sample.cluster != sample.case:
+        record["cluster"] = sample.cluster
+    if sample.group:
+        record["group"] = sample.group
+    return record | ({"detail": dict(score.detail)} if score.detail else {})
+
+
+def sample_of(record: EvalRecord) -> Sample:
+    """What figures need of a line of scores.jsonl."""
+    return Sample(record["case"], record.get("cluster") or record["case"], record.get("group", ""), record["values"])
