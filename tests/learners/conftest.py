@@ -35,3 +35,19 @@ def no_hooks():
 
     yield
     toy.HOOKS.clear()
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory, cache):
+    """Uninterrupted runs by variant, each made once."""
+    from . import runs
+
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("whole") / name
+            assert runs.start(made[name], **runs.VARIANTS[name]).finished
+        return made[name]
+
+    return get

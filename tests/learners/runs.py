@@ -24,6 +24,14 @@ BASE = {
     "checkpoint": {"every": 2},
 }
 
+VARIANTS = {
+    "corrgrpo": {"algo": "corrgrpo"},
+    "dapo": {"algo": "dapo+gdpo", "rollout": {"temperature": 1.8}},
+    "kl": {"algo": "grpo", "algorithm": {"kl_coef": 0.1}},
+    "lora": {"algo": "gdpo", "algorithm": {"kl_coef": 0.1}, "policy": {"lora_rank": 4}},
+    "epochs": {"algo": "cispo", "update": {"mini_batch": 2, "epochs": 2, "schedule": "cosine", "warmup_steps": 2}},
+}
+
 
 def config(**over):
     return resolve(merge(BASE, over))
@@ -96,3 +104,15 @@ def checkpoints_state(out):
     for number, moments in state["optimizer"]["state"].items():
         tensors |= {f"{number}.{name}": value for name, value in moments.items()}
     return tensors
+
+
+def same_as(out, expected):
+    """Streams, weights and optimiser of two runs are equal."""
+    import torch
+
+    for name, a, b in zip(STREAMS, streams(out), streams(expected), strict=True):
+        assert a == b, name
+    final = [checkpoints_state(path) for path in (out, expected)]
+    assert final[0].keys() == final[1].keys()
+    for name, tensor in final[0].items():
+        assert torch.equal(tensor, final[1][name]), name
