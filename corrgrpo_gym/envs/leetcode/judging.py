@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+from ..once import Once
 from ..sandbox import CodeJob, Sandbox, Verdict, make_sandbox
 from .ast_shape import Shape, shape_of
 from .noise import fenced
-from .once import Once
 from .problem import Problem
 from .rewards import rewards
 

@@ -3,7 +3,7 @@ from threading import Barrier, Event
 
 import pytest
 
-from corrgrpo_gym.envs.leetcode.once import Once
+from corrgrpo_gym.envs.once import Once
 
 
 def test_threads_that_ask_at_once_compute_once():
