@@ -1,0 +1,1 @@
+"""Benchmarks whose answers are programs: LeetCodeDataset, HumanEval, MBPP, LiveCodeBench."""

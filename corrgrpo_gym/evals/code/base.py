@@ -1,0 +1,147 @@
+"""What the code benchmarks share: the sandbox, scores and columns."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from ...envs.once import Once
+from ...envs.sandbox import CodeJob, Sandbox, Verdict, make_sandbox
+from ...errors import GymError
+from ..benchmark import Benchmark, Score
+from ..metrics import Column, mean, pass_at
+
+MEMORY_BYTES = 1 << 30
+# A busy machine must fail no right program: the wall clock is only for programs that sleep or wait.
+WALL_PER_CPU, WALL_EXTRA = 6.0, 30.0
+# Of the reference's time, where that makes more than the usual limit; and what the reference itself may take.
+GROWTH, LONGEST = 4.0, 120.0
+_RAN = ("passed", "failed")
+
+
+class CodeBenchmark(Benchmark):
+    """A benchmark of programs; subclasses set name, cases and the rest, and score by `judge`.
+
+    Args:
+        sandbox: name of the back end that runs programs, or a sandbox (which stays yours to close).
+        workers: its processes; None for one per CPU.
+    """
+
+    def __init__(self, sandbox: str | Sandbox, workers: int | None) -> None:
+        self._given, self._workers = sandbox, workers
+        self._sandbox: Sandbox | None = None
+        self._lock = Lock()
+        self._seconds: Once[float] = Once(1 << 16)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox, made at the first use.
+
+        Raises:
+            GymError: the back end isn't there, or not usable on this machine.
+        """
+        with self._lock:
+            if self._sandbox is None:
+                given = self._given
+                self._sandbox = make_sandbox(given, workers=self._workers) if isinstance(given, str) else given
+            return self._sandbox
+
+    def judge(self, job: CodeJob, reference: str | None = None) -> Verdict:
+        """Take the verdict on a program.
+
+        Args:
+            job: the program and its tests.
+            reference: a right answer. Where the program runs out of time, its limit becomes `GROWTH` times what this
+                one takes, if that is more.
+        """
+        verdict = self.sandbox.judge(job)
+        if verdict.status == "timeout" and reference is not None:
+            longer = GROWTH * self._seconds.get(job.name, lambda: self._time(job, reference))
+            if longer > job.cpu_seconds:
+                verdict = self.sandbox.judge(_within(job, longer))
+        return verdict
+
+    def _time(self, job: CodeJob, reference: str) -> float:
+        verdict = self.sandbox.judge(replace(_within(job, LONGEST), answer=reference))
+        if verdict.status != "passed":
+            raise GymError(f"{self.name}: the reference of {job.name} doesn't pass: {verdict.status}, {verdict.detail}")
+        return verdict.cpu_seconds
+
+    def close(self) -> None:
+        """Close the sandbox if it was made here."""
+        with self._lock:
+            sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None and isinstance(self._given, str):
+            sandbox.close()
+
+
+def _within(job: CodeJob, cpu_seconds: float) -> CodeJob:
+    return replace(job, cpu_seconds=cpu_seconds, wall_seconds=wall_seconds(cpu_seconds))
+
+
+def wall_seconds(cpu_seconds: float) -> float:
+    """The loose limit by the wall clock that goes with a limit on CPU time."""
+    return WALL_EXTRA + WALL_PER_CPU * cpu_seconds
+
+
+def score_of(verdict: Verdict, **more: float | None) -> Score:
+    """The score of a verdict: `passed`, `executable` (it ran to a verdict without an exception), and more."""
+    values = {
+        "passed": float(verdict.status == "passed"),
+        "executable": float(verdict.status in _RAN),
+        **more,
+    }
+    detail = {
+        "status": verdict.status,
+        "detail": verdict.detail,
+        "cpu_seconds": round(verdict.cpu_seconds, 6),
+        "code": verdict.code,
+    }
+    return Score(values, detail)
+
+
+def pass_columns(
+    ks: Sequence[int], faulty: Collection[str], metric: str = "passed", name: str = "pass"
+) -> list[Column]:
+    """Columns of pass@k, and of pass@1 without the tasks whose data have known faults.
+
+    Args:
+        ks: the k's.
+        faulty: ids of those tasks; no such column where there are none.
+        metric: which metric says that a sample passed.
+        name: begins the columns' names.
+    """
+    columns = [
+        Column(f"{name}@{k}", f"share of tasks solved{'' if k == 1 else f' by one of {k} samples'}", pass_at(k, metric))
+        for k in ks
+    ]
+    if faulty:
+        apart = frozenset(faulty)
+        meaning = f"the same without {len(apart)} tasks of known faults"
+        columns.append(
+            Column(
+                f"{name}@{ks[0]}_sound", meaning, pass_at(ks[0], metric, where=lambda sample: sample.case not in apart)
+            )
+        )
+    return columns
+
+
+def executable_column() -> Column:
+    """Share of programs that ran to a verdict without an exception or a timeout."""
+    return Column("executable", "ran to a verdict without an exception", mean("executable"))
+
+
+def checked_ks(k: int | str | Iterable[int]) -> tuple[int, ...]:
+    """The k's of pass@k from an option: 1, "1,5,10" or a list.
+
+    Raises:
+        GymError: they are none.
+    """
+    parts: list[Any] = k.split(",") if isinstance(k, str) else [k] if isinstance(k, int) else list(k)
+    try:
+        ks = tuple(sorted({int(part) for part in parts}))
+    except (TypeError, ValueError):
+        ks = ()
+    if not ks or ks[0] < 1:
+        raise GymError(f"k is {k!r}; it should be a number of samples, or several, as in k='1,5,10'")
+    return ks
