@@ -1,5 +1,7 @@
 """What the code benchmarks share: the sandbox, scores and columns."""
 
+import logging
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from threading import Lock
@@ -14,8 +16,14 @@ from ..metrics import Column, mean, pass_at
 MEMORY_BYTES = 1 << 30
 # A busy machine must fail no right program: the wall clock is only for programs that sleep or wait.
 WALL_PER_CPU, WALL_EXTRA = 6.0, 30.0
-# Of the reference's time, where that makes more than the usual limit; and what the reference itself may take.
-GROWTH, LONGEST = 4.0, 120.0
+LONGEST = 120.0  # CPU seconds that a reference may take to be timed
+_log = logging.getLogger(__name__)
+_SEVERAL = re.compile(
+    r"\b(?:return|print|output|report|find|give)\b[^.\n]{0,80}\bany (?:one )?(?:of|order|such|valid (?:answer|one|order))\b"
+    r"|\bany of them (?:will be|is|are) (?:accepted|considered|correct)"
+    r"|\b(?:multiple|several|more than one)(?: \w+)? (?:answers|solutions)\b",
+    re.IGNORECASE,
+)
 _RAN = ("passed", "failed")
 
 
@@ -46,17 +54,18 @@ class CodeBenchmark(Benchmark):
                 self._sandbox = make_sandbox(given, workers=self._workers) if isinstance(given, str) else given
             return self._sandbox
 
-    def judge(self, job: CodeJob, reference: str | None = None) -> Verdict:
+    def judge(self, job: CodeJob, reference: str | None = None, growth: float = 4.0) -> Verdict:
         """Take the verdict on a program.
 
         Args:
             job: the program and its tests.
-            reference: a right answer. Where the program runs out of time, its limit becomes `GROWTH` times what this
+            reference: a right answer. Where the program runs out of time, its limit becomes a multiple of what this
                 one takes, if that is more.
+            growth: the multiple.
         """
         verdict = self.sandbox.judge(job)
         if verdict.status == "timeout" and reference is not None:
-            longer = GROWTH * self._seconds.get(job.name, lambda: self._time(job, reference))
+            longer = growth * self._seconds.get(job.name, lambda: self._time(job, reference))
             if longer > job.cpu_seconds:
                 verdict = self.sandbox.judge(_within(job, longer))
         return verdict
@@ -64,7 +73,8 @@ class CodeBenchmark(Benchmark):
     def _time(self, job: CodeJob, reference: str) -> float:
         verdict = self.sandbox.judge(replace(_within(job, LONGEST), answer=reference))
         if verdict.status != "passed":
-            raise GymError(f"{self.name}: the reference of {job.name} doesn't pass: {verdict.status}, {verdict.detail}")
+            _log.warning("%s: the reference of %s doesn't pass (%s)", self.name, job.name, verdict.detail)
+            return 0.0
         return verdict.cpu_seconds
 
     def close(self) -> None:
@@ -77,6 +87,11 @@ class CodeBenchmark(Benchmark):
 
 def _within(job: CodeJob, cpu_seconds: float) -> CodeJob:
     return replace(job, cpu_seconds=cpu_seconds, wall_seconds=wall_seconds(cpu_seconds))
+
+
+def several_answers(statement: str) -> bool:
+    """Whether a statement says that several answers are right: its tests may accept one of them only."""
+    return _SEVERAL.search(statement) is not None
 
 
 def wall_seconds(cpu_seconds: float) -> float:

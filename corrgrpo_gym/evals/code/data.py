@@ -1,6 +1,7 @@
 """A code benchmark's file: where it is (a path, the hub or its cache, another tool's cache), and its rows."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -131,3 +132,8 @@ def _in_folders(folders: Sequence[Path], names: Sequence[str]) -> Path | None:
 
 def _names(source: Source) -> str:
     return ", ".join(f"{name}[.gz]" for name in source.files)
+
+
+def digest_of(rows: Any) -> str:
+    """A digest of plain data."""
+    return hashlib.sha256(json.dumps(rows).encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -19,6 +19,9 @@ from ...envs.sandbox import CodeJob, Verdict
 from ..benchmark import Score
 from .base import score_of
 
+MEMORY_BYTES = 4 << 30  # as upstream: some inputs have long answers
+# Inputs that are left out: their answers have 6 to 130 million items, more than the sandbox hands over.
+LEFT_OUT = {"Mbpp/255": {85, 86, 90, 96, 100}}
 # By entry point: the rule in `TEST` that says what is right.
 RULES = {
     "humaneval": {"find_zero": "root"},
@@ -141,6 +144,8 @@ def restored(row: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         KeyError, ValueError: as `inputs_of`, or the assertion doesn't fit the base inputs.
     """
     base, plus = inputs_of(row)
+    out = LEFT_OUT.get(row["task_id"], ())
+    plus = [args for i, args in enumerate(plus) if i not in out]
     try:
         asserts = [s for s in ast.parse(row["assertion"]).body if isinstance(s, ast.Assert)]
     except SyntaxError as error:

@@ -49,9 +49,8 @@ PROMPTS = {
     "```python\n{prompt}\n```",
 }
 FAULTY = {
-    "HumanEval/47": "the docstring's second example is not a median",
-    "HumanEval/116": "the docstring's second example sorts negative numbers by value, the test by their ones",
-    "HumanEval/163": "the description speaks of digits, and of any order; the test caps the result at 8",
+    "HumanEval/47": "an example in the docstring contradicts the test (15.0 for a median of 8.0)",
+    "HumanEval/116": "the examples in the docstring contradict the test",
 }
 
 
@@ -145,7 +144,7 @@ class HumanEval(CodeBenchmark):
             entry_point=task.entry_point,
             cpu_seconds=self._cpu_seconds,
             wall_seconds=wall_seconds(self._cpu_seconds),
-            memory_bytes=MEMORY_BYTES,
+            memory_bytes=evalplus.MEMORY_BYTES if self._plus else MEMORY_BYTES,
             completes=True,
         )
         if not self._plus:

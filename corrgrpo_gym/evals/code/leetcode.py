@@ -1,0 +1,138 @@
+"""LeetCodeDataset's test split (Xia et al. 2025): 228 problems, and how fast the right programs are.
+
+The prompt is the row's `query`. A program is prelude + candidate + test + check(entry_point), within 15 s of CPU time
+or 3 times the reference's, where that is more (the environment's default; the paper's recipe has 5 s by wall clock).
+
+Columns, in the order of the paper's table:
+
+- efficiency, the paper's: over the programs that pass and whose reference does, the mean share of eight paired timing
+  rounds in which the program was faster than the reference;
+- executable: it ran to a verdict without an exception or a timeout;
+- pass@1;
+- speedup, ours: over the same programs as efficiency, the median of reference time / program time, each the median of
+  paired ratios. 2 is twice as fast.
+
+Their count is the number of eligible tasks. Times are CPU seconds, measured as `Sandbox.compare` says.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...envs.leetcode.data import load_problems
+from ...envs.leetcode.noise import fenced
+from ...envs.leetcode.problem import Problem
+from ...envs.sandbox import CodeJob, Sandbox
+from ..benchmark import Case, Score
+from ..metrics import Column, mean, median
+from ..models.base import Reply
+from .base import (
+    MEMORY_BYTES,
+    CodeBenchmark,
+    checked_ks,
+    executable_column,
+    pass_columns,
+    score_of,
+    several_answers,
+    wall_seconds,
+)
+from .data import digest_of
+
+ROUNDS = 8
+GROWTH = 3.0
+FAULTY = {"word-ladder-ii": "the test has the order that the reference's hash seed gave"}
+
+
+class LeetCode(CodeBenchmark):
+    """See the module."""
+
+    name = "leetcode"
+    passing = "passed"
+
+    def __init__(
+        self,
+        data: str | Path | None = None,
+        *,
+        timing: bool = True,
+        k: int | str | Sequence[int] = 1,
+        cpu_seconds: float | None = None,
+        sandbox: str | Sandbox = "bubblewrap",
+        workers: int | None = None,
+    ) -> None:
+        """Load the test split.
+
+        Args:
+            data: None, "auto" or "hub" (its cache, then the hub), "embedded" (the package's own problems), or a path.
+            timing: time right programs against the reference, for efficiency and speedup.
+            k: of pass@k, as in "1,5,10".
+            cpu_seconds: CPU limit of one program; default 15, for embedded problems 0.5; 3 times the reference's, if
+                that is more.
+            sandbox: name of the back end that runs programs, or a sandbox.
+            workers: its processes; None for one per CPU.
+
+        Raises:
+            GymError: bad options or data.
+        """
+        super().__init__(sandbox, workers)
+        loaded = load_problems("hub" if data in (None, "auto") else data, "test")
+        self.note = loaded.note
+        self._timing = timing
+        self._cpu_seconds = float(cpu_seconds or (0.5 if loaded.embedded else 15.0))
+        self.cases = [_case(problem) for problem in loaded.problems]
+        self.settings = {
+            "data": digest_of([(p.task_id, p.query, p.prelude, p.test, p.baseline) for p in loaded.problems]),
+            "timing": timing,
+            "cpu_seconds": self._cpu_seconds,
+        }
+        several = [p.task_id for p in loaded.problems if several_answers(p.query)]
+        faulty = {**dict.fromkeys(several, ""), **{p.task_id: "" for p in loaded.problems if p.task_id in FAULTY}}
+        passes = pass_columns(checked_ks(k), faulty)
+        self.columns = [executable_column(), *passes]
+        if timing:
+            faster = Column(
+                "efficiency",
+                f"of right programs: mean share of {ROUNDS} paired timings in which they beat the reference",
+                mean("efficiency"),
+            )
+            meaning = "of right programs: median of reference time / program time"
+            self.columns = [faster, *self.columns, Column("speedup", meaning, median("speedup"), percent=False)]
+        if not loaded.embedded:
+            self.paper = {name: f"leetcode_{name}" for name in ("efficiency", "executable", "pass@1")}
+        self.caveats = [
+            "limits and timings are CPU time; the paper's are wall-clock time",
+            *(f"{name}: {why}" for name, why in FAULTY.items() if name in faulty),
+            *([f"statements that admit several answers, one accepted: {', '.join(several)}"] if several else []),
+        ]
+
+    def score(self, case: Case, replies: Sequence[Reply]) -> Score:
+        """Judge the program: `executable`, `passed`, and of a right one `efficiency` and `speedup`."""
+        problem: Problem = case.row
+        job = CodeJob(
+            name=problem.task_id,
+            answer=replies[-1].text,
+            prelude=problem.prelude,
+            test=problem.test,
+            entry_point=problem.entry_point,
+            cpu_seconds=self._cpu_seconds,
+            wall_seconds=wall_seconds(self._cpu_seconds),
+            memory_bytes=MEMORY_BYTES,
+        )
+        reference = fenced(problem.baseline)
+        verdict = self.judge(job, reference, GROWTH)
+        score = score_of(verdict, efficiency=None, speedup=None)
+        if not self._timing or verdict.status != "passed":
+            return score
+        return _timed(score, self.sandbox.compare(job, reference))
+
+
+def _timed(score: Score, timing: Any) -> Score:
+    if timing is None:
+        return score
+    values = {**score.values, "efficiency": timing.faster_share, "speedup": 1 / timing.ratio}
+    facts = ("ratio", "low", "high", "ranking", "candidate_seconds", "reference_seconds")
+    return Score(values, {**score.detail, "timing": {name: getattr(timing, name) for name in facts}})
+
+
+def _case(problem: Problem) -> Case:
+    messages = ({"role": "user", "content": problem.query},)
+    return Case(problem.task_id, messages, reference=fenced(problem.completion), group=problem.difficulty, row=problem)
