@@ -122,14 +122,14 @@ class EnvironmentEpisode(Episode):
 
 
 class EnvironmentCases(Sequence[Case]):
-    """The tasks of an environment as cases, made when they are asked for.
+    """The tasks of an environment as cases, made when they are asked for (by one thread at a time).
 
     Attributes:
         ids: names of the tasks; made distinct by their numbers where they are not.
     """
 
     def __init__(self, env: MultiRewardEnv):
-        self._env = env
+        self._env = env.clone()
         names = [env.task_id(i) for i in range(len(env.tasks))]
         distinct = len(set(names)) == len(names)
         self.ids = names if distinct else [f"{i}:{name}" for i, name in enumerate(names)]
@@ -145,7 +145,7 @@ class EnvironmentCases(Sequence[Case]):
         if isinstance(i, slice):
             return [self[k] for k in range(*i.indices(len(self)))]
         i = range(len(self))[i]
-        messages, info = _reset(self._env.clone(), i)
+        messages, info = _reset(self._env, i)
         answers = self._env.reference_answers(i)
         reference = answers[0] if answers else None
         return Case(self.ids[i], messages, tuple(info["tools"]), reference, row=i)

@@ -16,6 +16,8 @@ _BENCHMARKS = {
     "rlla": "tools.rlla:Rlla",
     "api-bank": "tools.api_bank:ApiBank",
     "bfcl": "tools.bfcl:Bfcl",
+    "asb": "agents.asb:Asb",
+    "injecagent": "agents.injecagent:InjecAgent",
 }
 
 

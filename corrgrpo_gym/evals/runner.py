@@ -180,8 +180,7 @@ class Runner:
                     whole = type(episode).advance is Episode.advance
                     new = None if whole else await self._in_thread(episode.advance, reply)
                     if new is None:
-                        whole = type(episode).score is Episode.score
-                        result.score = None if whole else await self._in_thread(episode.score)
+                        result.score = episode.score()
                         return result
                 except Exception as e:
                     result.error = e

@@ -175,8 +175,9 @@ class _Session:
 
     async def run(self) -> EvalOutcome:
         try:
-            if check := getattr(self.model, "check", None):
-                await check()
+            if not (self.path / CONFIG).exists():
+                # Before the folder is there: a wrong address leaves nothing behind.
+                await self._check()
             folder = EvalFolder(self.path)
             try:
                 return await self._evaluate(folder)
@@ -185,19 +186,26 @@ class _Session:
         finally:
             await self.model.close()
 
+    async def _check(self) -> None:
+        if check := getattr(self.model, "check", None):
+            await check()
+
     async def _evaluate(self, folder: EvalFolder) -> EvalOutcome:
+        runner = Runner(self.benchmark, self.model, self.config, folder, self.screen, self.ids, self.retry_failed)
+        missing, unscored = len(list(runner.todo())), len(list(runner.unscored()))
+        if (self.path / CONFIG).exists() and missing:
+            await self._check()
         facts = {
             "benchmark": json.loads(json.dumps(dict(self.benchmark.settings))),
             "model": dict(self.model.identity),
             "version": __version__,
         }
         if (self.path / CONFIG).exists():
-            check_facts(self.path, folder.facts(), facts)
+            # A server that is asked nothing more may be gone.
+            check_facts(self.path, folder.facts(), facts if missing else {**facts, "model": folder.facts()["model"]})
             folder.write(CONFIG, to_toml(self.config))
         else:
             folder.begin(to_toml(self.config), facts)
-        runner = Runner(self.benchmark, self.model, self.config, folder, self.screen, self.ids, self.retry_failed)
-        missing, unscored = len(list(runner.todo())), len(list(runner.unscored()))
         total = len(self.ids) * self.config.n
         self._head(total, missing, unscored)
         folder.note(f"begin: {missing} of {total} samples to generate, {unscored} to score")
@@ -219,7 +227,8 @@ class _Session:
             )
             return EvalOutcome(self.path, False, None)
         summary = summarise(folder, self.benchmark, self.config, self.ids)
-        summary["paper"] = [{"model": r.model, "figures": r.figures} for r in self.paper]
+        if self.paper:
+            summary["paper"] = [{"model": r.model, "figures": r.figures} for r in self.paper]
         folder.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
         print_summary(self.screen.console, self.path, summary, self.paper, command)
         return EvalOutcome(self.path, True, summary)

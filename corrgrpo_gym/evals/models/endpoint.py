@@ -20,6 +20,8 @@ from .troubles import Trouble, of_status, trouble_of
 PATIENCE = 600.0
 # Timeouts of one sample: a server that hangs would else cost hours.
 TIMEOUTS = 3
+# Connection pools, and connections of each while that is enough.
+POOLS, CONNECTIONS = 16, 8
 # Fields of our messages that requests do not have.
 OURS = ("reasoning_content", "refusal")
 
@@ -67,13 +69,18 @@ class Endpoint:
         self._pace = Pace(concurrency)
         self._dropped: dict[str, str] = {}
         self._answered = False
-        self._client = openai.AsyncOpenAI(
-            base_url=base_url,
-            # Without a key the client would refuse to start, and a local server does not look at it.
-            api_key=api_key or "none",
-            max_retries=0,
-            timeout=openai.Timeout(timeout, connect=min(timeout, 30.0), pool=None),
-        )
+        # The work of a connection pool for each request grows with its connections: several small ones.
+        self._clients = [
+            openai.AsyncOpenAI(
+                base_url=base_url,
+                # Without a key the client would refuse to start, and a local server does not look at it.
+                api_key=api_key or "none",
+                max_retries=0,
+                timeout=openai.Timeout(timeout, connect=min(timeout, 30.0), pool=None),
+            )
+            for _ in range(min(POOLS, -(-concurrency // CONNECTIONS)))
+        ]
+        self._flying = [0] * len(self._clients)
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -91,7 +98,7 @@ class Endpoint:
         for attempt in range(1, 4):
             try:
                 async with asyncio.timeout(min(self._timeout, 10.0)):
-                    offered = _names(await self._client.get("/models", cast_to=object))
+                    offered = _names(await self._clients[0].get("/models", cast_to=object))
             except openai.APITimeoutError:
                 pass
             except openai.APIConnectionError as e:
@@ -150,15 +157,18 @@ class Endpoint:
 
     async def close(self) -> None:
         """See ChatModel."""
-        await self._client.close()
+        for client in self._clients:
+            await client.close()
 
     async def _once(self, request: Request) -> Reply | Trouble:
         body = self._body(request)
         path = "/completions" if self.completions else "/chat/completions"
         optional = body.keys() - request.sampling.extra.keys()
+        which = self._flying.index(min(self._flying))
+        self._flying[which] += 1
         try:
             async with asyncio.timeout(self._timeout):
-                answer: Any = await self._client.post(path, cast_to=object, body=body)
+                answer: Any = await self._clients[which].post(path, cast_to=object, body=body)
             if isinstance(answer, str):
                 # Some servers send JSON under another content type.
                 answer = json.loads(answer)
@@ -171,6 +181,8 @@ class Endpoint:
             raise
         except (openai.OpenAIError, TimeoutError, NoReply, ValueError, OSError, RuntimeError) as e:
             return trouble_of(e, optional)
+        finally:
+            self._flying[which] -= 1
 
     def _body(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling
@@ -207,7 +219,7 @@ class Endpoint:
         where = f"{self._base_url} refuses all requests: {trouble.text}."
         if "HTTP 404" in trouble.text:
             try:
-                offered = _names(await self._client.get("/models", cast_to=object, options={"timeout": 10.0}))
+                offered = _names(await self._clients[0].get("/models", cast_to=object, options={"timeout": 10.0}))
             except (openai.OpenAIError, ValueError):
                 offered = None
             if offered:

@@ -1,0 +1,448 @@
+"""Endpoints as they are: each way in which a real server can fail has its recorded outcome."""
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from corrgrpo_gym.errors import GymError
+from corrgrpo_gym.evals.models.base import ChatSampling, ModelFailure, Reply, Request
+from corrgrpo_gym.evals.models.endpoint import Endpoint, plain_prompt
+
+from .server import DROP, HANG, Response, Server, completion, error
+
+FILTERED = "The response was filtered due to the prompt triggering the content management policy."
+
+
+def request(text="hi", case="c", sample=0, tools=(), messages=None, **sampling):
+    messages = messages or [{"role": "user", "content": text}]
+    return Request(case, sample, 0, messages, tools, ChatSampling(**sampling))
+
+
+def ask(server, *requests, check=False, model="tiny", **options):
+    """Answers to requests that are made at once; a failure stands in the place of its answer."""
+
+    async def session():
+        endpoint = Endpoint(server.url, model, **{"base": 0.005, "timeout": 10.0, **options})
+        try:
+            if check:
+                await endpoint.check()
+            answers = [endpoint.complete(r) for r in requests or (request(),)]
+            out = await asyncio.gather(*answers, return_exceptions=True)
+            return list(out), endpoint
+        finally:
+            await endpoint.close()
+
+    return asyncio.run(session())
+
+
+def answer(behave, *requests, **options):
+    with Server(behave) as server:
+        out, _ = ask(server, *requests, **options)
+    return out[0] if len(out) == 1 else out
+
+
+def first(*responses):
+    """These, one after the other, then good ones."""
+    return lambda asked: responses[asked.number] if asked.number < len(responses) else Response()
+
+
+def test_a_good_answer():
+    behave = lambda asked: Response(completion("fine", usage=(11, 4)))  # noqa: E731
+    with Server(behave) as server:
+        (reply,), _ = ask(
+            server, request("how?", temperature=0.7, top_p=0.9, max_tokens=50, stop=("END",), seed=5, sample=3)
+        )
+    assert reply == Reply({"role": "assistant", "content": "fine"}, "stop", reply.usage)
+    assert (reply.usage.prompt, reply.usage.completion, reply.notes) == (11, 4, ())
+    (asked,) = server.asked
+    assert asked.path == "/v1/chat/completions"
+    assert asked.body == {
+        "model": "tiny", "messages": [{"role": "user", "content": "how?"}], "temperature": 0.7, "top_p": 0.9,
+        "max_tokens": 50, "seed": 8, "stop": ["END"],
+    }  # fmt: skip
+
+
+def test_greedy_asks_for_nothing_else():
+    with Server() as server:
+        ask(server, request(seed=None, max_tokens=None, extra={"top_k": 1, "temperature": 0.5}))
+    assert server.asked[0].body == {
+        "model": "tiny", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.5, "top_k": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+def test_passing_troubles_are_asked_again(status):
+    with Server(first(Response(error("busy"), status), Response(b"<html>nginx", status, kind="text/html"))) as server:
+        (reply,), endpoint = ask(server)
+    assert reply.text == "hello" and len(server.asked) == 3
+    assert sum(endpoint.troubles.values()) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(429, "rate_limit"), (500, "server"), (503, "server"), (529, "server"), (504, "timeout")]
+)
+def test_lasting_troubles_are_recorded(status, kind):
+    with Server(lambda asked: Response(error("out of order"), status)) as server:
+        (failure,), _ = ask(server, retries=2)
+    assert isinstance(failure, ModelFailure) and failure.kind == kind
+    assert str(failure) == f"HTTP {status}: out of order (3 tries)" and len(server.asked) == 3
+
+
+def test_retry_after_in_seconds_and_as_a_date():
+    for header in ("1", format_datetime(datetime.now(UTC) + timedelta(seconds=2.9), usegmt=True), "0.4"):
+        began = time.monotonic()
+        reply = answer(first(Response(error("wait"), 429, {"Retry-After": header})))
+        least = 0.35 if header == "0.4" else 0.9
+        assert reply.text == "hello" and time.monotonic() - began >= least
+
+
+def test_retry_after_stops_all_requests():
+    at = []
+
+    def behave(asked):
+        at.append(time.monotonic())
+        return Response(error("wait"), 429, {"Retry-After": "0.5"}) if asked.number == 0 else Response(wait=0.05)
+
+    replies = answer(behave, *(request(f"{i}") for i in range(20)), concurrency=2)
+    assert all(isinstance(r, Reply) for r in replies)
+    # One more was in flight when the server said so; nothing else came before the time was over.
+    assert len([t for t in at if t - at[0] < 0.45]) <= 2
+
+
+def test_a_wait_beyond_all_patience_is_a_failure_at_once():
+    with Server(lambda asked: Response(error("tomorrow"), 429, {"Retry-After": "86400"})) as server:
+        (failure,), _ = ask(server)
+    assert failure.kind == "rate_limit" and "86400 s" in str(failure) and len(server.asked) == 1
+
+
+def test_senseless_retry_after_is_left_aside():
+    for header in ("soon", "nan", "inf", "-5", "Fri, 99 Foo 2020"):
+        assert answer(first(Response(error("wait"), 503, {"Retry-After": header}))).text == "hello"
+
+
+def test_a_hanging_server_times_out():
+    with Server(lambda asked: HANG) as server:
+        (failure,), _ = ask(server, timeout=0.2, retries=8)
+    assert failure.kind == "timeout" and len(server.asked) == 3
+    with Server(lambda asked: HANG if asked.number == 0 else Response()) as server:
+        assert ask(server, timeout=0.3)[0][0].text == "hello"
+
+
+def test_a_server_that_drips_times_out():
+    failure = answer(lambda asked: Response(drip=0.05), timeout=0.3, retries=0)
+    assert failure.kind == "timeout"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        DROP, Response(cut=20), Response(cut=200), Response(garbage=b"HTTP/9 what\r\n\r\n"),
+        Response(garbage=b"\x00\xff" * 50),
+    ],
+    ids=["dropped", "cut in the body", "cut in the head", "another protocol", "noise"],
+)  # fmt: skip
+def test_connections_that_break(response):
+    with Server(first(response)) as server:
+        (reply,), _ = ask(server)
+    assert reply.text == "hello" and len(server.asked) == 2
+    failure = answer(lambda asked: response, retries=1)
+    assert failure.kind == "connection" and "2 tries" in str(failure)
+
+
+def test_a_server_that_goes_away():
+    with Server() as server:
+        url = server.url
+    server = replace_url(url)
+    (failure,), _ = ask(server, retries=1)
+    assert failure.kind == "connection"
+    with pytest.raises(GymError, match="nobody answers at http://127.0.0.1.*Is the server running"):
+        ask(server, check=True)
+
+
+def replace_url(url):
+    class Gone:
+        pass
+
+    gone = Gone()
+    gone.url = url
+    return gone
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"{not json", "server"), (b"", "server"), (b"<html>login</html>", "server"), (b"null", "no_answer"),
+        (b"[]", "no_answer"), (b'"text"', "server"), ({"choices": []}, "no_answer"),
+        ({"choices": None}, "no_answer"), ({"choices": [None]}, "no_answer"), ({"id": 1}, "no_answer"),
+        ({"choices": [{"finish_reason": "stop"}]}, "no_answer"), (error("inside"), "server"),
+        (error("slow down", 429), "rate_limit"),
+    ],
+)  # fmt: skip
+def test_bodies_without_an_answer(body, kind):
+    with Server(first(Response(body))) as server:
+        (reply,), _ = ask(server)
+    assert reply.text == "hello" and len(server.asked) == 2
+    failure = answer(lambda asked: Response(body), retries=1)
+    assert failure.kind == kind, failure
+
+
+def test_json_under_another_content_type():
+    assert answer(lambda asked: Response(kind="text/plain")).text == "hello"
+    assert answer(lambda asked: Response(b"welcome", kind="text/html"), retries=0).kind == "server"
+
+
+def test_content_that_is_none_or_cut_or_refused():
+    reply = answer(lambda asked: Response(completion(None)))
+    assert reply.message["content"] is None and reply.text == "" and reply.notes == ("no content",)
+    reply = answer(lambda asked: Response(completion("half a", "length")))
+    assert (reply.text, reply.finish) == ("half a", "length")
+    reply = answer(lambda asked: Response(completion(None, refusal="I can't help with that.")))
+    assert reply.message["refusal"] == "I can't help with that." and reply.notes == ("refusal",)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        Response(error(FILTERED, "content_filter"), 400),
+        Response(error("Your input was flagged", 403), 403),
+        Response(error("Invalid prompt: flagged as violating our usage policy", "invalid_prompt"), 400),
+    ],
+)
+def test_what_a_filter_refuses_is_an_answer(response):
+    with Server(lambda asked: response) as server:
+        (reply,), _ = ask(server)
+    assert reply.finish == "content_filter" and reply.text == "" and "HTTP 40" in reply.message["refusal"]
+    assert len(server.asked) == 1
+
+
+def test_reasoning_in_a_field_of_its_own_and_in_tags():
+    for key in ("reasoning_content", "reasoning"):
+        reply = answer(lambda asked, key=key: Response(completion("42", **{key: "six times seven"})))
+        assert reply.message == {"role": "assistant", "content": "42", "reasoning_content": "six times seven"}
+    inside = "<think>six times seven</think>\n\n42"
+    reply = answer(lambda asked: Response(completion(inside)))
+    assert reply.text == inside and reply.answer == "42"
+
+
+def test_tool_calls_stay_as_they_came():
+    calls = [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1, "x": 2'}}]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    with Server(lambda asked: Response(completion(None, "tool_calls", tool_calls=calls))) as server:
+        (reply,), _ = ask(server, request(tools=tools))
+    assert reply.message["tool_calls"] == calls and reply.finish == "tool_calls" and reply.notes == ()
+    assert server.asked[0].body["tools"] == tools
+
+
+def test_servers_that_ignore_n_or_give_more():
+    body = completion("first")
+    body["choices"] = [*body["choices"], *completion("second")["choices"]]
+    reply = answer(lambda asked: Response(body))
+    assert reply.text == "first" and reply.notes == ("2 choices where one was asked for",)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("seed", error("Unsupported parameter: 'seed' is not supported.", "unsupported_parameter", "seed")),
+        ("seed", {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}),
+        ("temperature", error("'temperature' does not support 0 with this model.", "unsupported_value", "temperature")),
+        ("top_p", error("`top_p` is deprecated for this model")),
+        ("stop", error("unknown field: stop")),
+    ],
+)  # fmt: skip
+def test_parameters_that_the_server_rejects_are_left_out_once(name, complaint):
+    def behave(asked):
+        if name in asked.body:
+            return Response(complaint, 400 if "error" in complaint else 422)
+        return Response()
+
+    with Server(behave) as server:
+
+        async def session():
+            endpoint = Endpoint(server.url, "tiny")
+            asked = request(top_p=0.5, stop=("x",))
+            replies = [await endpoint.complete(replace(asked, case=str(i))) for i in range(3)]
+            await endpoint.close()
+            return replies
+
+        replies = asyncio.run(session())
+    # Found out once; every answer says so.
+    assert len(server.asked) == 4
+    assert all(r.notes == (f"the endpoint does not take {name}: left out",) for r in replies)
+
+
+def test_max_tokens_under_its_new_name():
+    def behave(asked):
+        if "max_tokens" in asked.body:
+            text = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+            return Response(error(text, "unsupported_parameter", "max_tokens"), 400)
+        return Response()
+
+    with Server(behave) as server:
+        (reply,), _ = ask(server, request(max_tokens=77))
+    assert reply.notes == ("the endpoint does not take max_tokens: max_completion_tokens sent instead",)
+    assert server.asked[1].body["max_completion_tokens"] == 77
+
+
+def test_what_the_user_asked_for_is_never_left_out():
+    complaint = error("Unsupported parameter: 'top_k' and 'seed'", None, "top_k")
+    behave = lambda asked: Response(complaint, 400)  # noqa: E731
+    failure = answer(behave, request(seed=None, extra={"top_k": 5, "seed": 3}))
+    assert failure.kind == "rejected" and "top_k" in str(failure)
+    # A server that goes on complaining of what is gone already ends as well.
+    with Server(lambda asked: Response(error("unsupported: seed"), 400)) as server:
+        (failure,), _ = ask(server)
+    assert failure.kind == "rejected" and len(server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        error("Please reduce the length of the messages.", "context_length_exceeded"),
+        error(
+            "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens (52 in the "
+            "messages, 2048 in the completion)."
+        ),
+        error("prompt is too long: 213462 tokens > 200000 maximum"),
+        error("the request exceeds the available context size. try increasing the context size"),
+        {"object": "error", "message": "max_model_len is 512", "code": 400},
+    ],
+)  # fmt: skip
+def test_a_full_context(complaint):
+    with Server(lambda asked: Response(complaint, 400)) as server:
+        (failure,), _ = ask(server)
+    assert failure.kind == "context" and len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "complaint", "says"),
+    [
+        (401, "Incorrect API key provided", "NOWHERE is not set"),
+        (403, "no access", "NOWHERE is not set"),
+        (404, "The model `tny` does not exist", "Did you mean 'tiny'"),
+    ],
+)
+def test_what_can_never_work_stops_with_advice(status, complaint, says):
+    with Server(lambda asked: Response(error(complaint), status)) as server:
+        out, _ = ask(server, request(), request("2"), model="tny", key_name="NOWHERE")
+    for stop in out:
+        assert isinstance(stop, GymError) and says in str(stop) and complaint in str(stop)
+
+
+def test_advice_where_the_key_is_set_or_the_address_is_wrong():
+    with Server(lambda asked: Response(error("bad key"), 401)) as server:
+        ((stop,), _) = ask(server, api_key="sk-secret", key_name="MINE")
+    assert "Is the key in MINE right" in str(stop) and "sk-secret" not in str(stop)
+    with Server(lambda asked: Response(b"Not Found", 404, kind="text/plain"), models=None) as server:
+        ((stop,), _) = ask(server)
+    assert "it mostly ends in /v1" in str(stop)
+    quota = error("You exceeded your current quota", "insufficient_quota", kind="insufficient_quota")
+    with Server(lambda asked: Response(quota, 429)) as server:
+        ((stop,), _) = ask(server)
+    assert "no quota left" in str(stop)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_once_something_worked_the_same_is_a_failure_of_its_sample(status):
+    behave = lambda asked: Response(error("odd"), status) if asked.prompt == "2" else Response()  # noqa: E731
+
+    with Server(behave) as server:
+
+        async def session():
+            endpoint = Endpoint(server.url, "tiny", base=0.005)
+            try:
+                assert (await endpoint.complete(request("1"))).text == "hello"
+                with pytest.raises(ModelFailure) as failed:
+                    await endpoint.complete(request("2"))
+                assert failed.value.kind == "rejected"
+                assert (await endpoint.complete(request("3"))).text == "hello"
+            finally:
+                await endpoint.close()
+
+        asyncio.run(session())
+    assert len(server.asked) == 3
+
+
+def test_the_key_goes_to_the_server_and_nowhere_else():
+    with Server() as server:
+        _, endpoint = ask(server, api_key="sk-secret")
+        ask(server)
+        address = server.url.replace("://", "://user:secret@")
+        assert "secret" not in json.dumps(dict(Endpoint(address, "m").identity))
+    assert server.asked[0].headers["authorization"] == "Bearer sk-secret"
+    assert server.asked[1].headers["authorization"] == "Bearer none"
+    assert "secret" not in json.dumps(dict(endpoint.identity))
+
+
+def test_the_only_model_needs_no_name():
+    with Server() as server:
+        assert ask(server, check=True, model="")[1].model == "tiny"
+    with Server(models=("a", "b")) as server, pytest.raises(GymError, match="--model: it has a, b"):
+        ask(server, check=True, model="")
+    with Server(models=None) as server, pytest.raises(GymError, match="does not say which models"):
+        ask(server, check=True, model="")
+    with Server(models=None) as server:
+        assert ask(server, check=True, model="m")[0][0].text == "hello"
+    with pytest.raises(GymError, match="not an address"):
+        Endpoint("localhost:8000/v1", "m")
+
+
+def test_plain_completions():
+    body = {"choices": [{"text": " four", "finish_reason": "length"}], "usage": {"prompt_tokens": 3}}
+    with Server(lambda asked: Response(body)) as server:
+        messages = [{"role": "system", "content": "Count."}, {"role": "user", "content": "one two"}]
+        (reply,), endpoint = ask(server, request(messages=messages), completions=True)
+        (stop,), _ = ask(server, request(tools=[{}]), completions=True)
+    assert (reply.text, reply.finish, reply.usage.prompt) == (" four", "length", 3)
+    assert server.asked[0].path == "/v1/completions" and server.asked[0].body["prompt"] == "Count.\n\none two"
+    assert "messages" not in server.asked[0].body and endpoint.identity["api"] == "completions"
+    assert isinstance(stop, GymError) and "--completions" in str(stop)
+    assert plain_prompt([{"role": "assistant", "content": None}, {"role": "user", "content": "x"}]) == "x"
+
+
+def test_what_is_sent_back_in_a_second_turn():
+    said = {"role": "assistant", "content": None, "reasoning_content": "hm", "refusal": "no"}
+    called = {"role": "assistant", "content": None, "tool_calls": [{"id": "a"}]}
+    with Server() as server:
+        ask(server, request(messages=[{"role": "user", "content": "x"}, said, called]))
+    assert server.asked[0].body["messages"][1:] == [{"role": "assistant", "content": ""}, called]
+
+
+def test_concurrency_is_bounded():
+    with Server(lambda asked: Response(wait=0.02)) as server:
+        replies, _ = ask(server, *(request(str(i)) for i in range(60)), concurrency=7)
+    assert all(r.text == "hello" for r in replies) and server.most == 7
+
+
+def test_a_storm_of_429_slows_us_down_and_loses_nothing():
+    allowed = 3
+
+    def behave(asked):
+        if server._flying > allowed:
+            return Response(error("too many requests"), 429)
+        return Response(wait=0.02)
+
+    with Server(behave) as server:
+        replies, endpoint = ask(server, *(request(str(i)) for i in range(120)), concurrency=32, retries=30)
+    assert all(isinstance(r, Reply) and r.text == "hello" for r in replies)
+    # Far fewer are turned away than if all 32 had kept coming.
+    assert endpoint.troubles["rate_limit"] < 240
+    late = server.asked[-60:]
+    assert len(late) == 60 and endpoint._pace.limit < 32
+
+
+def test_a_mixed_bag_of_troubles():
+    """Every second request fails in another way; every sample has its answer in the end."""
+    bad = [
+        Response(error("x"), 500), DROP, Response(b"{", 200), Response(cut=30), Response({"choices": []}),
+        Response(error("x"), 429, {"Retry-After": "0.05"}), HANG, Response(error("x"), 503),
+    ]  # fmt: skip
+    behave = lambda asked: bad[asked.number // 2 % len(bad)] if asked.number % 2 else Response()  # noqa: E731
+    with Server(behave) as server:
+        replies, _ = ask(server, *(request(str(i)) for i in range(60)), timeout=0.5, retries=20)
+    assert [r.text for r in replies] == ["hello"] * 60
