@@ -46,7 +46,8 @@ class CodeJob:
         completes: the prelude ends in the function of the entry point, with its docstring for a body; the answer may
             be the body that is missing there, or the whole function.
         names: globals of the program that the test uses besides the entry point.
-        data: plain values for the test, in its namespace as ``data``.
+        data: plain values for the test, in its namespace as ``data``. Beside it is ``kept``, an empty dictionary in
+            which a test may keep what it computes from its row, for later answers to the same one.
     """
 
     name: str
@@ -61,6 +62,10 @@ class CodeJob:
     completes: bool = False
     names: tuple[str, ...] = ()
     data: Any = None
+
+    def __post_init__(self) -> None:
+        if self.calls < 0 or (not self.entry_point and not self.calls):
+            raise ValueError(f"task {self.name!r}: calls is {self.calls}; a script needs a number of calls")
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,8 @@ class Judge:
             finally:
                 watch(None)
         except Stop:
-            pass
+            # Also where the test asked an object whose process had ended with its call.
+            candidate.outcome = candidate.outcome or ("runtime_error", ENDED)
         if candidate.lost is not None:
             raise candidate.lost
         return candidate

@@ -57,7 +57,7 @@ class Program:
         self._module = sys.modules["__main__"] = types.ModuleType("__main__")
         # Builtins of its own, too: what it patches there is not what answers are encoded with.
         own = types.ModuleType("builtins")
-        own.__dict__.update(builtins.__dict__)
+        own.__dict__.update(builtins.__dict__, exit=sys.exit, quit=sys.exit)  # the module site would give them
         sys.modules["builtins"] = own
         self._module.__dict__["__builtins__"] = own
         if script:
