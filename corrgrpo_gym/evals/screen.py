@@ -151,7 +151,7 @@ def print_summary(
         table.add_column(head, justify="right", no_wrap=True)
     methods = _fitting(own, console.width, summary) if own else ()
     for method in methods:
-        table.add_column(f"paper: {method}" if method == methods[0] else method, justify="right")
+        table.add_column(f"paper\n{method}", justify="right", no_wrap=True)
     for column in summary["columns"]:
         name, percent = column["name"], column["percent"]
         low, high = figure(column["low"], percent), figure(column["high"], percent)
@@ -206,7 +206,7 @@ def print_summary(
 def _fitting(row: PaperRow, width: int, summary: Mapping[str, Any]) -> tuple[str, ...]:
     """The paper's methods that the table has room for; the base model, GRPO and CorrGRPO at least."""
     names = max(len(c["name"]) for c in summary["columns"]) + 2
-    if names + 45 + sum(max(8, len(m)) + 3 for m in row.methods) <= width:
+    if names + 42 + sum(max(6, len(m)) + 3 for m in row.methods) <= width:
         return row.methods
     return tuple(m for m in row.methods if m in ("base", "grpo", "corrgrpo"))
 

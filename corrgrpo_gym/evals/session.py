@@ -117,12 +117,11 @@ def make_benchmark(config: EvalConfig) -> Benchmark:
     """The benchmark that a configuration names."""
     options = dict(config.options)
     if config.prompt:
-        option = next((o for o in ("prompt_file", "prompt") if registry.takes(config.env, o)), None)
-        if option is None:
+        if not registry.takes(config.env, "prompt_file"):
             raise GymError(f"--prompt: {config.env} takes no other prompt")
         if not Path(config.prompt).expanduser().is_file():
             raise GymError(f"--prompt: there is no file {config.prompt} (current directory: {Path.cwd()})")
-        options[option] = str(Path(config.prompt).expanduser())
+        options["prompt_file"] = str(Path(config.prompt).expanduser())
     benchmark = registry.make(config.env, None if config.data == "auto" else config.data, **options)
     if not len(benchmark.cases):
         raise GymError(f"{config.env} has no cases; check the data")

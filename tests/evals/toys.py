@@ -12,7 +12,9 @@ from rich.console import Console
 
 from corrgrpo_gym.envs import MultiRewardEnv, Reward, SingleTurnEnv, Turn
 from corrgrpo_gym.evals import session
+from corrgrpo_gym.evals.benchmark import Benchmark, Case, Score
 from corrgrpo_gym.evals.config import resolve
+from corrgrpo_gym.evals.metrics import Column, mean
 from corrgrpo_gym.evals.records import REPLIES, SCORES
 
 ENV = f"{Path(__file__).resolve()}:sums"
@@ -61,6 +63,21 @@ class Talk(MultiRewardEnv):
 
     def reference_answers(self, task):
         return [[f"{self.tasks[task]}{i}" for i in range(3)]]
+
+
+class Mine(Benchmark):
+    """A benchmark of one's own."""
+
+    name = "mine"
+
+    def __init__(self, word="yes"):
+        self.settings = {"word": word}
+        self.word = word
+        self.cases = [Case("a", ({"role": "user", "content": "yes or no?"},), reference=word)]
+        self.columns = [Column("right", "share of right words", mean("right"))]
+
+    def score(self, case, replies):
+        return Score({"right": float(replies[0].text == self.word)})
 
 
 def calculate(prompt):
