@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .extract import Extraction, _Block, _dedented, _EntryPoint, _Reading, _statements, extract_code
+from .extract import _CODE, Extraction, _Block, _dedented, _EntryPoint, _Reading, _statements, extract_code
 
 _PYTHON = re.compile(r"(?:\{\.)?(?:python|py)(?:3|\b)", re.IGNORECASE)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -127,30 +127,35 @@ def _margin(head: str, name: str, parse: Callable[[str], Any]) -> str | None:
     if function is None:
         return None
     first = function.body[0]
-    return head.split("\n")[first.lineno - 1][: first.col_offset]
+    margin = head.split("\n")[first.lineno - 1][: first.col_offset]
+    return None if margin.strip() else margin
 
 
 def _pieces(reading: _Reading) -> Iterator[_Block]:
     """What may be a body, best first: fenced blocks, the text, indented lines of it, and paragraphs of it."""
     for closed in (True, False):
         yield from [b for b in reversed(reading.blocks[-_MAX_PIECES:]) if b.closed == closed]
-    runs: list[list[str]] = []
     for lines in _wholes(reading):
         yield _Block(lines)
-        inside = False
-        for line in lines:
-            if line[:1].strip():
-                inside = False
-            elif inside or line.strip():
-                if not inside:
-                    runs.append([])
-                runs[-1].append(line)
-                inside = True
+    runs = [run for lines in reading.outside for run in _indented_runs(lines)]
     yield from map(_Block, reversed(runs[-_MAX_PIECES:]))
     paragraphs = "\n".join(reading.lines).strip("\n").split("\n\n")
     for first in (0, 1):
-        for last in range(len(paragraphs) - 1, max(first, len(paragraphs) - _MAX_PIECES), -1):
+        for last in range(len(paragraphs), max(first, len(paragraphs) - _MAX_PIECES), -1):
             yield _Block("\n\n".join(paragraphs[first:last]).split("\n"))
+
+
+def _indented_runs(lines: list[str]) -> Iterator[list[str]]:
+    """Indented lines that stand together; not those below the head of a function or the like."""
+    run: list[str] = []
+    above = ""
+    for line in [*lines, "-"]:
+        if not line[:1].strip() and (run or line.strip()):
+            run.append(line)
+        elif line.strip():
+            if run and not (_CODE.match(above) and above.rstrip().endswith(":")):
+                yield run
+            run, above = [], line
 
 
 def _placed(text: str, margin: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ WALL_PER_CPU, WALL_EXTRA = 6.0, 30.0
 LONGEST = 120.0  # CPU seconds that a reference may take to be timed
 _log = logging.getLogger(__name__)
 _SEVERAL = re.compile(
-    r"\b(?:return|print|output|report|find|give)\b[^.\n]{0,80}\bany (?:one )?(?:of|order|such|valid (?:answer|one|order))\b"
+    r"\b(?:return|print|output|report|find|give)\b[^.\n]{0,80}\bany (?:one )?(?:of|order|such|valid (?:answer|one))\b"
     r"|\bany of them (?:will be|is|are) (?:accepted|considered|correct)"
     r"|\b(?:multiple|several|more than one)(?: \w+)? (?:answers|solutions)\b",
     re.IGNORECASE,

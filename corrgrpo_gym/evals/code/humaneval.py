@@ -124,11 +124,7 @@ class HumanEval(CodeBenchmark):
             self.paper = {"pass@1": "humaneval_pass@1"}
         self.caveats = [
             "upstream's limit is wall-clock time; here it is CPU time, with a loose wall-clock cap",
-            *(
-                ["the instruction of the prompt is ours, with the content of the paper's"]
-                if prompt_file is None
-                else []
-            ),
+            *(["the prompt's instruction is ours, with the content of the paper's"] if prompt_file is None else []),
             *(["HumanEval+: one limit for the whole suite; upstream has one per input"] if plus else []),
             *(f"{name}: {why}" for name, why in faulty.items()),
         ]

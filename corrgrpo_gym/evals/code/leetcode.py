@@ -38,6 +38,7 @@ from .base import (
 )
 from .data import digest_of
 
+FOLDER = "leetcodedataset"  # in a directory of data sets
 ROUNDS = 8
 GROWTH = 3.0
 FAULTY = {"word-ladder-ii": "the test has the order that the reference's hash seed gave"}
@@ -74,7 +75,9 @@ class LeetCode(CodeBenchmark):
             GymError: bad options or data.
         """
         super().__init__(sandbox, workers)
-        loaded = load_problems("hub" if data in (None, "auto") else data, "test")
+        data = "hub" if data in (None, "auto") else data
+        inside = Path(str(data)).expanduser() / FOLDER
+        loaded = load_problems(inside if inside.is_dir() else data, "test")
         self.note = loaded.note
         self._timing = timing
         self._cpu_seconds = float(cpu_seconds or (0.5 if loaded.embedded else 15.0))

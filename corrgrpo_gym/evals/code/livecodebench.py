@@ -226,9 +226,7 @@ def _tests(task: Task) -> list[tuple[Any, Any]]:
         if not isinstance(given, str) or not isinstance(wanted, str):
             raise ValueError(f"test {i} has no input or output")
         if said != kind:
-            raise ValueError(
-                f"test {i} is of type {said!r}; with {'a' if task.entry_point else 'no'} func_name: {kind!r}"
-            )
+            raise ValueError(f"test {i} is of type {said!r}, but the row's metadata say {kind!r}")
         pairs.append(_called(i, given, wanted) if task.entry_point else (given, wanted))
     return pairs
 
