@@ -1,7 +1,9 @@
 """A code benchmark's file: where it is (a path, the hub or its cache, another tool's cache), and its rows."""
 
+import ast
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -119,6 +121,17 @@ def text(row: Mapping[str, Any], field: str, *, blank: bool = False) -> str:
     if not blank and not value.strip():
         raise ValueError(f"field {field!r} is empty")
     return value.replace("\r\n", "\n")
+
+
+def parsed(code: str) -> ast.Module:
+    """The syntax tree of code of a row; its odd escapes are nobody's concern.
+
+    Raises:
+        SyntaxError, ValueError: it does not parse.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(code)
 
 
 def _in_folders(folders: Sequence[Path], names: Sequence[str]) -> Path | None:

@@ -18,6 +18,7 @@ from typing import Any
 from ...envs.sandbox import CodeJob, Verdict
 from ..benchmark import Score
 from .base import score_of
+from .data import parsed
 
 MEMORY_BYTES = 4 << 30  # as upstream: some inputs have long answers
 # Inputs that are left out: their answers have 6 to 130 million items, more than the sandbox hands over.
@@ -147,7 +148,7 @@ def restored(row: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     out = LEFT_OUT.get(row["task_id"], ())
     plus = [args for i, args in enumerate(plus) if i not in out]
     try:
-        asserts = [s for s in ast.parse(row["assertion"]).body if isinstance(s, ast.Assert)]
+        asserts = [s for s in parsed(row["assertion"]).body if isinstance(s, ast.Assert)]
     except SyntaxError as error:
         raise ValueError(f"its assertion doesn't parse ({error})") from None
     calls = [

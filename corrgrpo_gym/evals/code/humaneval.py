@@ -25,7 +25,7 @@ from ..benchmark import Case, Score
 from ..models.base import Reply
 from . import evalplus
 from .base import MEMORY_BYTES, CodeBenchmark, checked_ks, pass_columns, score_of, wall_seconds
-from .data import Source, digest, find, parsed_rows, text
+from .data import Source, digest, find, parsed, parsed_rows, text
 from .prompts import Template
 
 SOURCE = Source(
@@ -163,7 +163,7 @@ def _parse(row: Mapping[str, Any]) -> Task:
     )
     for field, code in (("prompt", task.prompt), ("canonical_solution", task.prompt + task.solution)):
         try:
-            body = ast.parse(code).body
+            body = parsed(code).body
         except (SyntaxError, ValueError) as error:
             raise ValueError(f"its {field} doesn't parse ({error})") from None
         if not any(isinstance(node, ast.FunctionDef) and node.name == task.entry_point for node in body):

@@ -27,7 +27,7 @@ from ..benchmark import Case, Score
 from ..models.base import Reply
 from . import evalplus
 from .base import MEMORY_BYTES, CodeBenchmark, checked_ks, pass_columns, score_of, wall_seconds
-from .data import Source, digest, find, parsed_rows, text
+from .data import Source, digest, find, parsed, parsed_rows, text
 from .prompts import Template
 
 FIRST, LAST = 11, 510
@@ -198,7 +198,7 @@ def _parse(row: Mapping[str, Any], challenge: bool) -> Task:
 
 def _parse_plus(row: Mapping[str, Any]) -> Task:
     code, entry_point = text(row, "canonical_solution"), text(row, "entry_point")
-    if entry_point not in _defined(ast.parse(code)):
+    if entry_point not in _defined(parsed(code)):
         raise ValueError(f"its canonical_solution doesn't define the entry_point {entry_point!r}")
     base, more = evalplus.restored(row)
     return Task(
@@ -222,7 +222,7 @@ def _tests(row: Mapping[str, Any], field: str) -> list[str]:
 
 def _one_line(test: str) -> str:
     # Indenting would change the strings inside of a test of several lines.
-    return ast.unparse(ast.parse(test)) if "\n" in test else test
+    return ast.unparse(parsed(test)) if "\n" in test else test
 
 
 def _used(tests: str, code: str) -> tuple[str, tuple[str, ...]]:
@@ -232,8 +232,8 @@ def _used(tests: str, code: str) -> tuple[str, tuple[str, ...]]:
         ValueError: they use none, or do not parse.
     """
     try:
-        defined = _defined(ast.parse(code))
-        nodes = list(ast.walk(ast.parse(tests)))
+        defined = _defined(parsed(code))
+        nodes = list(ast.walk(parsed(tests)))
     except SyntaxError as error:
         raise ValueError(f"its code or tests don't parse ({error})") from None
     read = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in defined]
