@@ -5,7 +5,8 @@
 The server is a process of its own that answers every request after the same time, whatever the load; so latency and
 concurrency allow concurrency / latency samples a second, and no client can have more. The rate is measured at the
 server, from its first request to its last answer; memory is the highest resident size of the evaluating process, which
-runs as a user's does: the command line, the openai client, scores, records, summary.
+runs as a user's does: the command line, the openai client, scores, records, summary. The last row is the openai client
+alone, in a loop that throws its answers away: what the machine gave at that moment.
 """
 
 import argparse
@@ -29,8 +30,8 @@ def env(size: int = 2000, split: str = "train"):
     def brief(answer: str) -> float:
         return 1 / (1 + len(answer))
 
-    rows = [{"task_id": f"task-{i}", "prompt": f"{PROMPT} {i}"} for i in range(size)]
-    return SingleTurnEnv(rows, [brief])
+    rows = [{"task_id": f"task-{i}"} for i in range(size)]
+    return SingleTurnEnv(rows, [brief], prompt=lambda row: f"{PROMPT} {row['task_id']}")
 
 
 def serve(latency: float) -> None:
@@ -83,8 +84,8 @@ def serve(latency: float) -> None:
     asyncio.run(run())
 
 
-def measure(samples: int, latency: float, concurrency: int) -> dict[str, float]:
-    """One evaluation."""
+def measure(samples: int, latency: float, concurrency: int, alone: bool = False) -> dict[str, float]:
+    """One evaluation, or the client alone."""
     server = subprocess.Popen([sys.executable, __file__, "--serve", str(latency)], stdout=subprocess.PIPE, text=True)
     try:
         port = int(server.stdout.readline())
@@ -94,6 +95,9 @@ def measure(samples: int, latency: float, concurrency: int) -> dict[str, float]:
                 "--option", f"size={samples}", "--base-url", f"http://127.0.0.1:{port}/v1", "--model", "fixed",
                 "--concurrency", str(concurrency), "--out", f"{folder}/run",
             ]  # fmt: skip
+            if alone:
+                command = [sys.executable, __file__, "--bare", f"http://127.0.0.1:{port}/v1"]
+                command += ["--samples", str(samples), "--concurrency", str(concurrency)]
             began = time.perf_counter()
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             output = process.stdout.read()
@@ -101,12 +105,12 @@ def measure(samples: int, latency: float, concurrency: int) -> dict[str, float]:
             wall = time.perf_counter() - began
             if status:
                 raise SystemExit(f"the evaluation failed:\n{output}")
-            summary = json.loads(Path(folder, "run", "summary.json").read_text())
+            done = alone or json.loads(Path(folder, "run", "summary.json").read_text())["scored"] == samples
         with urlopen(f"http://127.0.0.1:{port}/stats") as answer:
             stats = json.load(answer)
     finally:
         server.kill()
-    assert summary["scored"] == samples == stats["requests"], summary
+    assert done and samples == stats["requests"], stats
     rate = samples / stats["seconds"]
     return {
         "samples": samples,
@@ -119,6 +123,24 @@ def measure(samples: int, latency: float, concurrency: int) -> dict[str, float]:
     }
 
 
+def bare(samples: int, url: str, concurrency: int) -> None:
+    """The openai client without anything around it."""
+    from openai import AsyncOpenAI
+
+    async def run():
+        client, numbers = AsyncOpenAI(base_url=url, api_key="none", max_retries=0), iter(range(samples))
+
+        async def ask():
+            for i in numbers:
+                messages = [{"role": "user", "content": f"{PROMPT} task-{i}"}]
+                await client.chat.completions.create(model="fixed", messages=messages, temperature=0, max_tokens=2048)
+
+        await asyncio.gather(*(ask() for _ in range(concurrency)))
+        await client.close()
+
+    asyncio.run(run())
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -126,7 +148,11 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--samples", type=int, nargs="+", default=[500, 2000])
     parser.add_argument("--serve", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--bare", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.bare:
+        bare(args.samples[0], args.bare, args.concurrency)
+        return
     if args.serve is not None:
         serve(args.serve)
         return
@@ -135,9 +161,10 @@ def main() -> None:
           f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")  # fmt: skip
     print(f"{'samples':>8} {'samples/s':>10} {'of allowed':>11} {'in flight':>10} {'CPU ms each':>12} {'RSS MB':>7} "
           f"{'wall s':>7}")  # fmt: skip
-    for samples in args.samples:
-        m = measure(samples, args.latency, args.concurrency)
-        print(f"{samples:>8} {m['rate']:>10.1f} {m['share']:>11.1%} {m['most']:>10} {m['cpu']:>12.2f} "
+    for samples, alone in [*((n, False) for n in args.samples), (max(args.samples), True)]:
+        m = measure(samples, args.latency, args.concurrency, alone)
+        label = "client" if alone else samples
+        print(f"{label:>8} {m['rate']:>10.1f} {m['share']:>11.1%} {m['most']:>10} {m['cpu']:>12.2f} "
               f"{m['rss']:>7.0f} {m['wall']:>7.1f}")  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,11 @@ PLAIN = 30.0
 
 
 class EvalScreen:
-    """Progress in one line, which a terminal redraws; elsewhere a line now and then."""
+    """Progress in one line, which a terminal redraws; elsewhere a line now and then.
+
+    Attributes:
+        status: says what slows the evaluation down; nothing where nothing does.
+    """
 
     def __init__(self, benchmark: Benchmark, config: EvalConfig, console: Console | None = None):
         self.console = console or Console(highlight=False)
@@ -36,6 +40,7 @@ class EvalScreen:
         self.samples: Mapping[Key, Sample] = {}
         self.failed: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
+        self.status: Callable[[], str] = str
         self._not_scored = 0
         self._headline, self._headline_due = "", 0.0
         self._drawn = self._printed = self._began = time.monotonic()
@@ -111,6 +116,8 @@ class EvalScreen:
         if self.failed:
             kinds = ", ".join(f"{kind} {n}" for kind, n in self.failed.most_common(3))
             pieces.append(f"[red]failed {self.failed.total()} ({kinds})[/]")
+        if status := self.status():
+            pieces.append(status)
         if self._not_scored:
             pieces.append(f"[red]not scored {self._not_scored}[/]")
         if headline := self._current(now):
@@ -145,7 +152,8 @@ def print_summary(
     asked, scored = summary["samples"], summary["scored"]
     sampled = f"{summary['samples_per_case']} samples per case" if summary["samples_per_case"] > 1 else "1 sample each"
     own = paper[0] if len(paper) == 1 else None
-    table = Table(title=escape(f"{summary['benchmark']}: {summary['cases']} cases, {sampled}"))
+    console.print(f"[bold]{escape(summary['benchmark'])}[/]: {summary['cases']} cases, {sampled}", soft_wrap=True)
+    table = Table()
     table.add_column("", no_wrap=True)
     for head in ("ours", "95 % interval", "cases"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -163,6 +171,7 @@ def print_summary(
     if own:
         console.print(f"[dim]Paper: {escape(own.model)}, in percent. CorrGRPO, arXiv 2609.36820.[/]")
     elif paper:
+        console.print("[bold]The paper's figures[/], in percent (CorrGRPO, arXiv 2609.36820)", soft_wrap=True)
         console.print(_all_rows(paper))
     tokens = summary["tokens"]
     parts = [f"{summary['answered']} of {asked} samples answered, {scored} scored"]
@@ -172,7 +181,7 @@ def print_summary(
         parts.append(f"{count(tokens.get('prompt', 0))} tokens in, {count(tokens.get('completion', 0))} out")
     if summary["cost"] is not None:
         parts.append(f"cost {summary['cost']:.4f}")
-    console.print(escape("; ".join(parts) + "."))
+    console.print(escape("; ".join(parts) + "."), soft_wrap=True)
     for note, n in summary["notes"].items():
         console.print(f"[yellow]{n} answers:[/] {escape(note)}", soft_wrap=True)
     if summary["failed"]:
@@ -181,7 +190,8 @@ def print_summary(
         for f in summary["failed_samples"][:3]:
             console.print(f"[dim]  {escape(f['case'])}: {escape(f['text'][:200])}[/]", soft_wrap=True)
         names = [f["case"] for f in summary["failed_samples"]]
-        console.print(f"  {escape(named(names, sum(summary['failed'].values())))}", soft_wrap=True)
+        if len(names) > 3:
+            console.print(f"  {escape(named(names, sum(summary['failed'].values())))}", soft_wrap=True)
         console.print(f"  Ask them again: {command} eval --resume {quoted(run)} --retry-failed", soft_wrap=True)
     if summary["not_scored"] > 0:
         console.print(
@@ -213,7 +223,7 @@ def _fitting(row: PaperRow, width: int, summary: Mapping[str, Any]) -> tuple[str
 
 def _all_rows(rows: Sequence[PaperRow]) -> Table:
     """The paper's figures where none of its models is ours."""
-    table = Table(title="The paper's figures, in percent (CorrGRPO, arXiv 2609.36820)")
+    table = Table()
     table.add_column("model")
     table.add_column("trained by")
     for name in rows[0].figures:

@@ -208,14 +208,15 @@ class _Session:
         total = len(self.ids) * self.config.n
         self._head(total, missing, unscored)
         folder.note(f"begin: {missing} of {total} samples to generate, {unscored} to score")
+        self.screen.status = getattr(self.model, "status", str)
         self.screen.begin(total, total - missing - unscored, folder.samples)
         try:
             with _signals(runner.stop):
                 finished = await runner.run()
         finally:
             self.screen.end()
-            troubles = getattr(self.model, "troubles", None)
-            folder.note("end" + (f": troubles with the endpoint: {dict(troubles)}" if troubles else ""))
+            troubles = ", ".join(f"{kind} {n}" for kind, n in getattr(self.model, "troubles", {}).items())
+            folder.note("end" + (f", after troubles with the endpoint: {troubles}" if troubles else ""))
         command = command_name()
         if not finished:
             done = sum((name, s) in folder.replied for name in self.ids for s in range(self.config.n))
@@ -229,6 +230,8 @@ class _Session:
         if self.paper:
             summary["paper"] = [{"model": r.model, "figures": r.figures} for r in self.paper]
         folder.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
+        if troubles:
+            self.screen.note(f"troubles with the endpoint, most of them mended by another try: {troubles}")
         print_summary(self.screen.console, self.path, summary, self.paper, command)
         return EvalOutcome(self.path, True, summary)
 
@@ -247,7 +250,8 @@ class _Session:
         screen.row("model", model)
         screen.row("run", str(self.path))
         if total > missing:
-            screen.note(f"going on: {total - missing} of {total} samples are there, {unscored} of them to be scored")
+            rest = f", {unscored} of them to be scored" if unscored else ""
+            screen.note(f"going on: {total - missing} of {total} samples are there{rest}")
         if config.n > 1 and config.temperature == 0 and identity["kind"] in ("endpoint", "transformers"):
             screen.note("several samples at temperature 0 are mostly the same one: give --temperature")
         for text in getattr(self.model, "notes", ()):

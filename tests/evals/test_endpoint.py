@@ -180,7 +180,7 @@ def replace_url(url):
         (b"[]", "no_answer"), (b'"text"', "server"), ({"choices": []}, "no_answer"),
         ({"choices": None}, "no_answer"), ({"choices": [None]}, "no_answer"), ({"id": 1}, "no_answer"),
         ({"choices": [{"finish_reason": "stop"}]}, "no_answer"), (error("inside"), "server"),
-        (error("slow down", 429), "rate_limit"),
+        (error("slow down", 429), "rate_limit"), ({"choices": [{"message": None}]}, "no_answer"),
     ],
 )  # fmt: skip
 def test_bodies_without_an_answer(body, kind):
@@ -189,6 +189,13 @@ def test_bodies_without_an_answer(body, kind):
     assert reply.text == "hello" and len(server.asked) == 2
     failure = answer(lambda asked: Response(body), retries=1)
     assert failure.kind == kind, failure
+
+
+def test_a_body_that_is_not_what_its_encoding_says():
+    broken = Response(b"plain", headers={"Content-Encoding": "gzip"})
+    assert answer(first(broken)).text == "hello"
+    failure = answer(lambda asked: broken, retries=1)
+    assert isinstance(failure, ModelFailure) and failure.kind in ("connection", "server")
 
 
 def test_json_under_another_content_type():

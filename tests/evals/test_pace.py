@@ -18,13 +18,13 @@ def test_overload_halves_once_per_flight_and_answers_raise_by_one_a_round():
             assert pace.limit == 8
         async with pace.slot() as later:
             pace.overloaded(later, None)
-        assert pace.limit == 4
+        assert pace.limit == 4 and pace.status() == "slowed to 4 at once"
         for _ in range(4):
             pace.answered()
         assert 4.8 < pace.limit < 5.1
         for _ in range(500):
             pace.answered()
-        assert pace.limit == 16
+        assert pace.limit == 16 and pace.status() == ""
         for _ in range(20):
             async with pace.slot() as began:
                 pace.overloaded(began, None)
@@ -59,6 +59,10 @@ def test_no_more_fly_than_the_limit_and_nobody_is_forgotten():
 
 def test_a_wait_holds_for_all():
     async def session():
+        pace = Pace(4)
+        async with pace.slot() as began:
+            pace.overloaded(began, 60)
+        assert pace.status() == "asked to wait 60 s"
         pace = Pace(4)
         async with pace.slot() as began:
             pace.overloaded(began, 0.2)

@@ -24,7 +24,7 @@ def open_model(config: "EvalConfig", cases: Iterable[str]) -> ChatModel:
     if config.answers:
         from .saved import SavedAnswers
 
-        return SavedAnswers(config.answers, cases)
+        return SavedAnswers(config.answers, cases, config.concurrency or 64)
     if config.base_url:
         from .endpoint import Endpoint
 
@@ -41,7 +41,7 @@ def open_model(config: "EvalConfig", cases: Iterable[str]) -> ChatModel:
     if config.model == "reference":
         from .reference import ReferenceModel
 
-        return ReferenceModel()
+        return ReferenceModel(config.concurrency or 64)
     try:
         from .local import LocalModel
     except ImportError as e:

@@ -116,7 +116,7 @@ class ChatModel(Protocol):
     Attributes:
         identity: plain data that says what answers (kind, name, address, revision); part of the configuration of an
             evaluation, and free of secrets.
-        concurrency: how many requests it can use at once; the runner asks for no more.
+        concurrency: how many requests it can use at once; the runner makes as many.
     """
 
     concurrency: int

@@ -13,7 +13,7 @@ from ...envs.chat import Message
 from ...errors import GymError, unknown
 from .base import ModelFailure, Reply, Request
 from .pace import BACKOFF, Pace, backoff
-from .replies import NoReply, parse_reply
+from .replies import parse_reply
 from .troubles import Trouble, of_status, trouble_of
 
 # A Retry-After longer than this is a quota of another day, not a queue.
@@ -62,7 +62,9 @@ class Endpoint:
     ):
         if urlsplit(base_url).scheme not in ("http", "https"):
             raise GymError(f"--base-url {base_url!r} is not an address such as http://localhost:8000/v1")
-        self.model, self.concurrency, self.completions = model, concurrency, completions
+        self.model, self.completions = model, completions
+        # More are prepared than are sent: when an answer comes, the next request is ready to go.
+        self.concurrency = concurrency + max(1, concurrency // 4)
         self.troubles: Counter[str] = Counter()
         self._base_url, self._key_name, self._has_key = _public(base_url), key_name, bool(api_key)
         self._timeout, self._retries, self._base = timeout, retries, base
@@ -124,8 +126,9 @@ class Endpoint:
         """See ChatModel."""
         tries, counts = 0, Counter[str]()
         while True:
+            body = self._body(request)
             async with self._pace.slot() as began:
-                result = await self._once(request)
+                result = await self._once(body, request.sampling.extra)
                 if isinstance(result, Reply):
                     self._pace.answered()
                 elif result.overload:
@@ -155,15 +158,18 @@ class Endpoint:
                 raise ModelFailure(result.kind, f"{result.text} (asks to wait {result.wait:.0f} s)")
             await asyncio.sleep(max(backoff(tries, self._base), result.wait or 0))
 
+    def status(self) -> str:
+        """What slows the evaluation down just now."""
+        return self._pace.status()
+
     async def close(self) -> None:
         """See ChatModel."""
         for client in self._clients:
             await client.close()
 
-    async def _once(self, request: Request) -> Reply | Trouble:
-        body = self._body(request)
+    async def _once(self, body: dict[str, Any], asked_for: Mapping[str, Any]) -> Reply | Trouble:
         path = "/completions" if self.completions else "/chat/completions"
-        optional = body.keys() - request.sampling.extra.keys()
+        optional = body.keys() - asked_for.keys()
         which = self._flying.index(min(self._flying))
         self._flying[which] += 1
         try:
@@ -177,9 +183,7 @@ class Endpoint:
                 status = status if isinstance(status, int) and 400 <= status < 600 else 500
                 return of_status(status, error, json.dumps(error), {}, optional)
             return parse_reply(answer, tuple(self._dropped.values()))
-        except asyncio.CancelledError:
-            raise
-        except (openai.OpenAIError, TimeoutError, NoReply, ValueError, OSError, RuntimeError) as e:
+        except Exception as e:
             return trouble_of(e, optional)
         finally:
             self._flying[which] -= 1

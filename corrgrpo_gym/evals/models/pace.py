@@ -54,6 +54,12 @@ class Pace:
             async with self._free:
                 self._free.notify(max(1, int(self.limit) - self._flying))
 
+    def status(self) -> str:
+        """How far we gave way; nothing where we did not."""
+        if (pause := self._resume - time.monotonic()) >= 1:
+            return f"asked to wait {pause:.0f} s"
+        return f"slowed to {int(self.limit)} at once" if int(self.limit) < self.most else ""
+
     def answered(self) -> None:
         """The endpoint kept up."""
         self.limit = min(float(self.most), self.limit + 1 / self.limit)

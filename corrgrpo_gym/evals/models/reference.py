@@ -10,7 +10,9 @@ class ReferenceModel:
     """Answers every case with its reference."""
 
     identity: Mapping[str, Any] = {"kind": "reference"}
-    concurrency = 64
+
+    def __init__(self, concurrency: int = 64):
+        self.concurrency = concurrency
 
     async def complete(self, request: Request) -> Reply:
         """See ChatModel."""

@@ -24,6 +24,7 @@ class SavedAnswers:
     Args:
         path: the file, or a run folder of `corrgrpo-gym eval`.
         cases: ids of the cases that there are.
+        concurrency: answers at once.
 
     Attributes:
         notes: what is odd about the file, for people.
@@ -32,9 +33,8 @@ class SavedAnswers:
         GymError: a line that is none of these (named), two lines for one sample, or no line for any case.
     """
 
-    concurrency = 64
-
-    def __init__(self, path: str | Path, cases: Iterable[str]):
+    def __init__(self, path: str | Path, cases: Iterable[str], concurrency: int = 64):
+        self.concurrency = concurrency
         self.path = Path(path).expanduser()
         run = self.path.is_dir()
         if run:

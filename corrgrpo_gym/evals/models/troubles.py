@@ -69,7 +69,7 @@ def trouble_of(error: BaseException, sent: Collection[str]) -> Trouble:
         return Trouble("no_answer", str(error), again=True)
     if isinstance(error, openai.APIResponseValidationError | ValueError):
         return Trouble("server", f"the body of the answer is not JSON: {error}"[:300], again=True)
-    return Trouble("server", f"{type(error).__name__}: {error}"[:300])
+    return Trouble("server", f"{type(error).__name__}: {error}"[:300], again=True)
 
 
 def of_status(status: int, body: Any, raw: str, headers: Mapping[str, str], sent: Collection[str]) -> Trouble:
