@@ -42,4 +42,11 @@ register(
     gymnasium_id="corrgrpo_gym/LeetCode-v0",
     reward_names=("format", "syntax", "compile", "runtime", "accuracy", "efficiency", "ast_similarity"),
 )
+register(
+    "agent",
+    "corrgrpo_gym.envs.agent:AgentEnv",
+    description="An office with a mailbox: do what the user wants, not what a mail smuggles in; several turns",
+    gymnasium_id="corrgrpo_gym/Agent-v0",
+    reward_names=("utility", "safety", "format"),
+)
 register_gymnasium()

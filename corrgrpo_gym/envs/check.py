@@ -252,16 +252,17 @@ class _Check:
         env = self.env.clone()
         for task in sorted({0, len(env.tasks) - 1}):
             answers = env.reference_answers(task)
-            texts = not isinstance(answers, str) and all(isinstance(a, str) for a in answers)
-            self.that(texts, "reference answers are a sequence of str", type(answers).__name__)
+            texts = not isinstance(answers, str) and all(map(_is_reference, answers))
+            self.that(texts, "reference answers are texts, or one sequence of texts per episode", answers)
             if texts and answers:
                 env.reset(options={"task": task})
                 self._episode(env, answers[0])
 
     def _episode(self, env: MultiRewardEnv, action: Any) -> bool:
-        """Answer the same until the episode is over; return whether it ends."""
-        for _ in range(_MAX_TURNS):
-            observation, reward, terminated, truncated, info = env.step(action)
+        """Answer the same, or the texts of a sequence in turn, until the episode is over; return whether it ends."""
+        for turn in range(_MAX_TURNS):
+            said = action[min(turn, len(action) - 1)] if isinstance(action, list | tuple) else action
+            observation, reward, terminated, truncated, info = env.step(said)
             self._vector(reward)
             self.that(reward is not self.last, "every step returns a vector of its own")
             self.last = reward
@@ -291,3 +292,9 @@ class _Check:
                 self.that(name in self.env.nan_rewards, "only declared rewards are NaN", f"{name} is NaN")
             else:
                 self.that(bool(low <= value <= high), "rewards are inside of the space", f"{name} = {value}")
+
+
+def _is_reference(answer: Any) -> bool:
+    if isinstance(answer, str):
+        return True
+    return isinstance(answer, list | tuple) and bool(answer) and all(isinstance(a, str) for a in answer)

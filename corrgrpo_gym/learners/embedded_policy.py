@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +63,26 @@ def texts_of(env: MultiRewardEnv) -> list[str]:
         answers += len(given)
         # Questions count as often as answers, or their words would be left in letters.
         texts += [m["content"] for m in messages if m.get("content")] * max(1, len(given))
-        texts += given
+        for answer in given:
+            texts += [answer] if isinstance(answer, str) else [*answer, *_heard(env, task, answer)]
     if not answers:
         raise GymError(
             f"{type(env).__name__} has no reference answers, and the embedded policy starts from nothing: "
             "give a pretrained one with --model"
         )
     return texts
+
+
+def _heard(env: MultiRewardEnv, task: int, answers: Sequence[str]) -> list[str]:
+    """What the environment says between the answers of an episode."""
+    env, heard = env.clone(), []
+    env.reset(options={"task": task})
+    for answer in answers:
+        messages, _, terminated, truncated, _ = env.step(answer)
+        heard += [m["content"] for m in messages if m.get("content")]
+        if terminated or truncated:
+            break
+    return heard
 
 
 def fingerprint(texts: list[str], config: TrainConfig) -> str:

@@ -136,7 +136,7 @@ BAD = {
     "another prompt every time": ({"prompt": leaky_prompt}, "same seed gives the same task, observation"),
     "reference is a text": (
         {"reference_answers": lambda s, t: "one"},
-        "reference answers are a sequence of str",
+        "reference answers are texts",
     ),
     "tools are missing": (
         {"reset": lambda self, **k: (Good.reset(self, **k)[0], {"task": 0, "task_id": ""})},
