@@ -138,3 +138,17 @@ class Server:
         await writer.drain()
         # What is not whole ends with its connection.
         return not response.cut and response.garbage is None
+
+
+def adds(asked):
+    return Response(completion(str(2 * int(asked.prompt.split()[0]))), wait=0.01)
+
+
+def half_wrong(asked):
+    """Wrong where the first summand is odd; also says how often it was asked, so that repeats show."""
+    i = int(asked.prompt.split()[0])
+    return Response(completion(str(2 * i + i % 2)), wait=0.02)
+
+
+def endpoint(server, **more):
+    return {"base_url": server.url, "model": "tiny", **more}

@@ -80,6 +80,33 @@ class Mine(Benchmark):
         return Score({"right": float(replies[0].text == self.word)})
 
 
+class Sums(Benchmark):
+    """A benchmark whose scorer does as it is told."""
+
+    name = "sums"
+    note = "made for tests"
+    caveats = ("The numbers are small.",)
+
+    def __init__(self, size=12, offset=0.0):
+        self.settings = {"size": size, "offset": offset}
+        self.offset = offset
+        self.cases = [
+            Case(f"sum-{i}", ({"role": "user", "content": f"{i} + {i} ="},), reference=str(2 * i), row=i)
+            for i in range(size)
+        ]
+        self.columns = [Column("right", "share of right sums", mean("right"))]
+        self.trouble = {}
+        self.closed = 0
+
+    def score(self, case, replies):
+        if case.row in self.trouble:
+            raise self.trouble[case.row]
+        return Score({"right": float(replies[-1].text == case.reference) + self.offset}, {"said": replies[-1].text})
+
+    def close(self):
+        self.closed += 1
+
+
 def calculate(prompt):
     """What a model that can add answers."""
     return str(2 * int(prompt.split()[0]))
