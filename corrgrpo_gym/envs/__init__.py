@@ -43,6 +43,13 @@ register(
     reward_names=("format", "syntax", "compile", "runtime", "accuracy", "efficiency", "ast_similarity"),
 )
 register(
+    "rlla",
+    "corrgrpo_gym.envs.rlla:RllaEnv",
+    description="Tool calls in a dialogue (RLLA-4K): form, functions, names and values of parameters",
+    gymnasium_id="corrgrpo_gym/Rlla-v0",
+    reward_names=("format", "function_name", "parameter_name", "parameter_value"),
+)
+register(
     "agent",
     "corrgrpo_gym.envs.agent:AgentEnv",
     description="An office with a mailbox: do what the user wants, not what a mail smuggles in; several turns",

@@ -211,6 +211,13 @@ EMBEDDED_PRESET: dict[str, Any] = {
 }
 
 
+# Environments that bring data of their own for it, and what they need besides.
+EMBEDDED_BY_ENV: dict[str, dict[str, Any]] = {
+    "leetcode": {},
+    "rlla": {"warm_start": {"steps": 400}, "validation": {"prompts": 120}},
+}
+
+
 def validate(values: dict[str, Any]) -> TrainConfig:
     """Check a configuration. Raises GymError listing every wrong key, each with the nearest known one."""
     return checked(TrainConfig, values)
@@ -231,8 +238,9 @@ def resolve(*layers: dict[str, Any]) -> TrainConfig:
         model = "embedded" if not _has_gpu() else "Qwen/Qwen2.5-Coder-0.5B-Instruct"
         values["model"] = model
     if model == "embedded":
-        values = merge(EMBEDDED_PRESET, values)
-        if data == "auto" and values.get("env", "leetcode") == "leetcode":
+        env = str(values.get("env", TrainConfig().env))
+        values = merge(merge(EMBEDDED_PRESET, EMBEDDED_BY_ENV.get(env, {})), values)
+        if data == "auto" and env in EMBEDDED_BY_ENV:
             values["data"] = "embedded"
     return validate(values)
 
