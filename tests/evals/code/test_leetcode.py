@@ -1,8 +1,9 @@
-from types import SimpleNamespace
+# ruff: noqa: E501 - programs in texts
 
 import pytest
 
 from corrgrpo_gym.envs import hub
+from corrgrpo_gym.envs.sandbox import Timing
 from corrgrpo_gym.errors import GymError
 from corrgrpo_gym.evals.code.leetcode import LeetCode
 from corrgrpo_gym.evals.metrics import Sample
@@ -40,17 +41,8 @@ class Timed:
     def compare(self, job, reference):
         self.compared.append((job.name, job.answer, reference))
         if job.name == "broken-reference":
-            return None
-        return SimpleNamespace(
-            rounds=8,
-            faster_share=self.faster_share,
-            ratio=self.ratio,
-            low=0.4,
-            high=0.6,
-            ranking="faster",
-            candidate_seconds=0.1,
-            reference_seconds=0.2,
-        )
+            return Timing(problem="the reference does not pass")
+        return Timing("faster", 8, 1, self.faster_share, self.ratio, 0.4, float("inf"), 0.1, 0.2, 0.0)
 
 
 @pytest.fixture
@@ -82,7 +74,7 @@ def test_right_programs_are_timed_against_the_reference(make):
     benchmark = make()
     score = scored(benchmark, benchmark.cases[0], benchmark.cases[0].reference)
     assert score.values == {"passed": 1.0, "executable": 1.0, "efficiency": 0.75, "speedup": 2.0}
-    assert score.detail["timing"]["low"] == 0.4
+    assert score.detail["timing"]["low"] == 0.4 and score.detail["timing"]["high"] is None
     assert benchmark.sandbox.compared == [("add-one", benchmark.cases[0].reference, benchmark.cases[0].reference)]
     untimed = make(timing=False)
     assert scored(untimed, untimed.cases[0], untimed.cases[0].reference).values["efficiency"] is None
@@ -144,3 +136,18 @@ def test_data(make, monkeypatch):
     assert embedded.note.startswith("embedded") and not embedded.paper
     with pytest.raises(GymError, match="field 'test' is missing"):
         make([{k: v for k, v in ROWS[0].items() if k != "test"}])
+
+
+def test_timings_of_the_sandbox(make, sandbox):
+    slow = "s = 0\n        for i in range(n): s += i\n        return s"
+    benchmark = make([row("gauss", "f", "n", slow, "candidate(n = 300_000) == 44999850000")], sandbox=sandbox)
+    case = benchmark.cases[0]
+    fast = scored(benchmark, case, "class Solution:\n    def f(self, n): return n * (n - 1) // 2")
+    assert fast.values["efficiency"] == 1.0 and fast.values["speedup"] > 10
+    assert fast.detail["timing"]["ranking"] == "faster"
+    slower = scored(
+        benchmark,
+        case,
+        f"class Solution:\n    def f(self, n):\n        for i in range(20): self.g(n)\n        return self.g(n)\n    def g(self, n):\n        {slow}",
+    )
+    assert slower.values["efficiency"] == 0.0 and slower.values["speedup"] < 0.5
