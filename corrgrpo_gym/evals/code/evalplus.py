@@ -17,8 +17,8 @@ from typing import Any
 
 from ...envs.sandbox import CodeJob, Verdict
 from ..benchmark import Score
+from ..data import parsed
 from .base import score_of
-from .data import parsed
 
 MEMORY_BYTES = 4 << 30  # as upstream: some inputs have long answers
 # Inputs that are left out: their answers have 6 to 130 million items, more than the sandbox hands over.

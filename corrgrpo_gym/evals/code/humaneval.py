@@ -22,10 +22,10 @@ from ...envs.leetcode.noise import fenced
 from ...envs.sandbox import CodeJob, Sandbox
 from ...errors import GymError, unknown
 from ..benchmark import Case, Score
+from ..data import Source, digest, find, parsed, parsed_rows, text
 from ..models.base import Reply
 from . import evalplus
 from .base import MEMORY_BYTES, CodeBenchmark, checked_ks, pass_columns, score_of, wall_seconds
-from .data import Source, digest, find, parsed, parsed_rows, text
 from .prompts import Template
 
 SOURCE = Source(

@@ -25,6 +25,7 @@ from ...envs.leetcode.noise import fenced
 from ...envs.leetcode.problem import Problem
 from ...envs.sandbox import CodeJob, Sandbox, Timing
 from ..benchmark import Case, Score
+from ..data import digest_of
 from ..metrics import Column, mean, median
 from ..models.base import Reply
 from .base import (
@@ -37,7 +38,6 @@ from .base import (
     several_answers,
     wall_seconds,
 )
-from .data import digest_of
 
 FOLDER = "leetcodedataset"  # in a directory of data sets
 ROUNDS = 8

@@ -26,10 +26,10 @@ from typing import Any
 
 from ...envs.sandbox import CodeJob, Sandbox
 from ..benchmark import Case, Score
+from ..data import Source, digest, find, parsed_rows, text
 from ..metrics import Column, pass_at
 from ..models.base import Reply
 from .base import MEMORY_BYTES, CodeBenchmark, checked_ks, pass_columns, score_of, several_answers, wall_seconds
-from .data import Source, digest, find, parsed_rows, text
 from .private_tests import unpack
 from .prompts import Template
 

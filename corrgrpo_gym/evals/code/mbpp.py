@@ -24,10 +24,10 @@ from ...envs.leetcode.noise import fenced
 from ...envs.sandbox import CodeJob, Sandbox
 from ...errors import GymError
 from ..benchmark import Case, Score
+from ..data import Source, digest, find, parsed, parsed_rows, text
 from ..models.base import Reply
 from . import evalplus
 from .base import MEMORY_BYTES, CodeBenchmark, checked_ks, pass_columns, score_of, wall_seconds
-from .data import Source, digest, find, parsed, parsed_rows, text
 from .prompts import Template
 
 FIRST, LAST = 11, 510

@@ -7,8 +7,8 @@ from corrgrpo_gym.envs import hub
 from corrgrpo_gym.envs.rows import read_file
 from corrgrpo_gym.errors import GymError
 from corrgrpo_gym.evals.code import humaneval, livecodebench, mbpp
-from corrgrpo_gym.evals.code.data import Source, find
 from corrgrpo_gym.evals.code.evalplus import restored
+from corrgrpo_gym.evals.data import Source, find
 
 from .rows import HUMANEVAL, LIVECODEBENCH, MBPP, write
 

@@ -1,4 +1,4 @@
-"""A code benchmark's file: where it is (a path, the hub or its cache, another tool's cache), and its rows."""
+"""A benchmark's file: where it is (a path, the hub or its cache, another tool's cache), and its rows."""
 
 import ast
 import hashlib
@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ...envs import hub
-from ...envs.rows import read_file
-from ...errors import GymError
+from ..envs import hub
+from ..envs.rows import read_file
+from ..errors import GymError
 
 T = TypeVar("T")
 

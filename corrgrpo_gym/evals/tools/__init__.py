@@ -1,0 +1,1 @@
+"""Benchmarks of tool calls: RLLA, API-Bank, BFCL."""
