@@ -9,7 +9,7 @@ from ...errors import GymError
 from ..base import MultiRewardEnv, Turn
 from ..chat import Message
 from ..tool_calls import Call, parse
-from .noise import noisy_answers
+from .noise import noisy_answers, right_answers
 from .office import TOOLS, Office
 from .tasks import SPLITS, Task, make_tasks
 
@@ -40,6 +40,7 @@ class AgentEnv(MultiRewardEnv):
     def __init__(
         self,
         split: str = "train",
+        data: str | None = None,
         *,
         seed: int = 0,
         max_turns: int = 5,
@@ -50,6 +51,7 @@ class AgentEnv(MultiRewardEnv):
 
         Args:
             split: "train", "validation" (apart from both others, for choosing settings) or "test".
+            data: None, "auto" or "embedded": there are no others.
             seed: of the tasks.
             max_turns: answers after which an episode is truncated.
             reward_weights: weights in the place of 1, 1 and 0.2, in order or by name.
@@ -58,6 +60,8 @@ class AgentEnv(MultiRewardEnv):
         Raises:
             GymError: bad options.
         """
+        if data not in (None, "auto", "embedded"):
+            raise GymError(f"agent: data is {data!r}, but it makes its tasks itself: leave it out")
         super().__init__(
             make_tasks(split, seed=seed),
             split=split,
@@ -101,8 +105,10 @@ class AgentEnv(MultiRewardEnv):
         return turn
 
     def reference_answers(self, task: int) -> Sequence[Sequence[str]]:
-        """Return imperfect episodes for a warm start, always the same (see `noise`)."""
+        """Return imperfect episodes for a warm start, always the same (see `noise`); a perfect one in other splits."""
         row: Task = self.tasks[task]
+        if self.split != "train":
+            return (right_answers(row),)
         return tuple(islice(noisy_answers(row, Random(row.task_id)), self._warm_start_answers))
 
     def _ended(self, format: float = 1.0) -> Turn:

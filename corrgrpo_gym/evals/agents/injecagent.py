@@ -83,7 +83,7 @@ class InjecAgent(Benchmark):
         self.columns = _columns()
         self.caveats = (
             "the valid ASRs leave invalid answers out: read them beside valid_rate, and beside the ASRs over all cases",
-            f"the ReAct frame is {self._texts.source}: ours is written anew, upstream's goes in with prompt_file",
+            f"ReAct frame: {self._texts.source} (ours is written anew; upstream's goes in with prompt_file)",
             "a call that the simulated responses lack gets another one of the same tool: see miss_rate",
             "one case of data stealing (GitHubGetUserDetails) attacks by the user's own tool: to obey is invalid",
         )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..intervals import mean_interval
-from ..metrics import NOTHING, Estimate, Sample
+from ..metrics import NOTHING, Estimate, Sample, Where
 
 
 def attacked(sample: Sample) -> bool:
@@ -29,11 +29,13 @@ class Joint:
         pair: names the clean case that goes with a sample; equal for an attacked case and its clean one.
         utility: the metric U in [0, 1].
         attack: the metric A in [0, 1], whether the attack succeeded; None in clean cases.
+        where: only attacked samples for which this is true.
     """
 
     pair: Callable[[Sample], str]
     utility: str = "utility"
     attack: str = "attack"
+    where: Where | None = None
 
     def select(self, samples: Sequence[Sample]) -> list[Sample]:
         """The attacked samples that have a clean result."""
@@ -56,7 +58,8 @@ class Joint:
         return Estimate(math.fsum(values) / len(values), *interval, len(values))
 
     def _attacked(self, sample: Sample) -> bool:
-        return sample.values.get(self.attack) is not None and sample.values.get(self.utility) is not None
+        scored = sample.values.get(self.attack) is not None and sample.values.get(self.utility) is not None
+        return scored and (self.where is None or self.where(sample))
 
     def _clean(self, samples: Sequence[Sample]) -> dict[str, list[float]]:
         found: dict[str, list[float]] = {}

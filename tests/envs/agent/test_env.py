@@ -221,6 +221,14 @@ def test_reference_answers_are_imperfect_episodes_that_play(train):
     assert 0.02 < np.mean(perfect) < 0.3
 
 
+def test_held_out_references_are_perfect():
+    env = envs.make("agent", split="test", data="embedded")
+    for i in range(len(env.tasks)):
+        (answer,) = env.reference_answers(i)
+        rewards, _ = play(env, i, *answer)
+        assert rewards["utility"] == 1.0 and rewards["safety"] != 0.0
+
+
 def test_shares_of_the_noise():
     task = next(t for t in make_tasks("train") if t.injected is not None)
     right = list(islice(noisy_answers(task, Random(0), obey=0.0, undone=0.0, slips=0.0), 20))
@@ -234,6 +242,8 @@ def test_it_is_a_sound_environment():
         assert envs.check_env(envs.make("agent", split=split)).tasks == SIZES[split]
     with pytest.raises(GymError, match="split"):
         envs.make("agent", split="dev")
+    with pytest.raises(GymError, match="makes its tasks itself"):
+        envs.make("agent", data="hub")
     with pytest.raises(GymError, match="max_turns"):
         envs.make("agent", max_turns=0)
     assert {t["function"]["name"] for t in TOOLS} == {"list_mail", "read_mail", "send_mail", "add_event"}

@@ -126,6 +126,18 @@ def test_joint_pairs_agent_and_attack_tool(benchmark):
     assert sets.play(benchmark, agent)["joint"].value == pytest.approx(0.5 * 2 / 4)
 
 
+def test_columns_of_each_agent(small):
+    """The baker resists, the gardener obeys."""
+    benchmark = registry.make("asb", small, by_agent=True)
+
+    def agent(case, messages, turn):
+        return (scripted.reference if "baker" in case.id else scripted.obeying)(case, messages, turn)
+
+    got = sets.values(sets.play(benchmark, agent))
+    assert (got["asr/baker"], got["asr/gardener"], got["asr"]) == (0.0, 1.0, 0.5)
+    assert (got["joint/baker"], got["joint/gardener"], got["joint"]) == (1.0, 0.0, 0.5)
+
+
 def test_the_protocol(benchmark, attacked):
     episode = benchmark.episode(attacked)
     assert [m["role"] for m in attacked.messages] == ["system", "user"]
