@@ -10,7 +10,7 @@ from corrgrpo_gym.evals.code import humaneval, livecodebench, mbpp
 from corrgrpo_gym.evals.code.evalplus import restored
 from corrgrpo_gym.evals.data import Source, find
 
-from .rows import HUMANEVAL, LIVECODEBENCH, MBPP, write
+from .code.rows import HUMANEVAL, LIVECODEBENCH, MBPP, write
 
 
 class Hub:
