@@ -148,8 +148,8 @@ def evaluate(
     env: Annotated[
         str | None,
         typer.Option(
-            help="Benchmark: leetcode, humaneval, mbpp, livecodebench, rlla, api-bank, bfcl; or an environment: a name "
-            "of `corrgrpo-gym envs`, package.module:thing, file.py:thing.",
+            help="Benchmark: leetcode, humaneval, mbpp, livecodebench, rlla, api-bank, bfcl, asb, injecagent; or an "
+            "environment: a name of `corrgrpo-gym envs`; or package.module:thing, file.py:thing.",
             show_default="required",
         ),
     ] = None,

@@ -122,7 +122,7 @@ class EvalScreen:
             pieces.append(f"[red]not scored {self._not_scored}[/]")
         if headline := self._current(now):
             pieces.append(headline)
-        if self.tokens:
+        if self.tokens.total():
             pieces.append(f"{count(self.tokens['in'])} in, {count(self.tokens['out'])} out")
         price = cost(self.config, self.tokens["in"], self.tokens["out"])
         if price is not None:

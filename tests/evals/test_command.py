@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from corrgrpo_gym.cli import app
 from corrgrpo_gym.evals.config import EvalConfig
+from corrgrpo_gym.evals.registry import names
 
 from . import toys
 from .server import Response, Server, completion
@@ -110,6 +111,8 @@ def test_help_shows_every_option_with_its_default():
     assert status == 0 and set(found) == options | {"--help"}
     for option in options:
         assert "[default: " in found[option], option
+    for name in names():
+        assert name in found["--env"], name
 
 
 def test_an_endpoint_needs_no_torch(tmp_path):
