@@ -23,5 +23,15 @@ only: files of the machine can be read.
 
 from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict, VerdictLost
 from .pool import Sandbox, make_sandbox
+from .timing import Timing
 
-__all__ = ["CodeJob", "Sandbox", "SandboxError", "SandboxUnavailable", "Verdict", "VerdictLost", "make_sandbox"]
+__all__ = [
+    "CodeJob",
+    "Sandbox",
+    "SandboxError",
+    "SandboxUnavailable",
+    "Timing",
+    "Verdict",
+    "VerdictLost",
+    "make_sandbox",
+]

@@ -8,6 +8,7 @@ Standard library only: it is started without the package's dependencies.
 
 import __future__
 
+import contextlib
 import ctypes
 import hashlib
 import marshal
@@ -19,13 +20,16 @@ import socket
 import sys
 import traceback
 import types
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
-from . import wire
+from . import timing, wire
 from .channel import OverTime
 from .jails import Jail, JailLost
 from .processes import Processes
-from .remote import ENDED, Candidate, CandidateError, RowError, Stop, ending
+from .remote import ENDED, Candidate, CandidateError, Line, RowError, Stop, ending
+from .repetitions import Calls, Repeatable, Untimed, playback, repeat
 
 _MAX_COMPILED = 64
 _MAX_KEPT = 16
@@ -48,7 +52,7 @@ class Judge:
     def __init__(self, jail: Jail):
         self._jail = jail
         self._compiled: dict[tuple[str, str], types.CodeType] = {}
-        self._armed: Candidate | Processes | None = None
+        self._armed: Any = None
         self._kept: dict[bytes, dict[Any, Any]] = {}
         signal.signal(signal.SIGALRM, self._alarm)
 
@@ -76,18 +80,54 @@ class Judge:
             RowError: the row's own code is broken.
             JailLost: the jail ended.
         """
+        return self._take(job)[0]
+
+    def _take(self, job: dict[str, Any], calls: Calls | None = None) -> tuple[dict[str, Any], bytes | None]:
+        """Take a verdict; return it with the compiled program, if there is one."""
         prelude = self._compile(job["prelude"], "prelude")
         test = self._compile(job["test"], "test")
         verdict: dict[str, Any] = {"code": "", "fenced": False, "parses": False, "shape": None}
         outcome, program = self._read(job, prelude.co_flags & _FUTURE, verdict)
         verdict["cpu_seconds"] = 0.0
         if program is not None:
-            candidate = self._run(job, prelude, test, program)
+            candidate = self._run(job, prelude, test, program, calls)
             assert candidate.outcome is not None
             outcome = candidate.outcome
             verdict["cpu_seconds"] = candidate.cpu
         verdict["status"], verdict["detail"] = outcome
-        return verdict
+        return verdict, program
+
+    def compare(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Time the answer against the reference, on the calls that the test makes of the reference.
+
+        Raises:
+            RowError: the row's own code is broken.
+            JailLost: the jail ended.
+        """
+        sides: dict[str, Repeatable] = {}
+        calls: Calls = []
+        for side in ("candidate", "reference"):
+            calls = []
+            own = job if side == "candidate" else {**job, **job["reference"]}
+            verdict, program = self._take(own, calls)
+            if verdict["status"] != "passed" or program is None:
+                return {"problem": f"the {side} does not pass ({verdict['status']}: {verdict['detail']})"}
+            sides[side] = Repeatable(own, program, [answer for _, answer in calls])
+        if len(sides["candidate"].answers) != len(calls):
+            return {"problem": "the test's calls depend on what is answered"}
+        sides["harness"] = playback(job, calls)
+        requests = [request for request, _ in calls]
+
+        def run(side: timing.Side) -> float:
+            try:
+                return repeat(self._jail, sides[side], requests, self._watched)
+            except Untimed as reason:
+                raise Untimed(f"the {side} {reason}") from None
+
+        try:
+            return asdict(timing.compare(run, job["spend"]))
+        except Untimed as reason:
+            return {"problem": str(reason)}
 
     def _read(self, job: dict[str, Any], flags: int, verdict: dict[str, Any]) -> tuple[tuple[str, str], bytes | None]:
         """Have the answer read; fill in what is known of it; return how it ended or the compiled program.
@@ -133,7 +173,12 @@ class Judge:
         return ("", ""), result
 
     def _run(
-        self, job: dict[str, Any], prelude: types.CodeType, test: types.CodeType, program: bytes
+        self,
+        job: dict[str, Any],
+        prelude: types.CodeType,
+        test: types.CodeType,
+        program: bytes,
+        calls: Calls | None,
     ) -> Candidate | Processes:
         space: dict[str, Any] = {"__name__": "judge"}
         # Nothing of an earlier job may change a verdict.
@@ -148,16 +193,10 @@ class Judge:
         if job["calls"]:
             return self._run_each(job, test, program, space)
         channel = self._jail.fork(job)
-        candidate = Candidate(channel, space)
-        candidate.load(program, job["entry_point"])
+        candidate = Candidate(Line(channel, program, job["entry_point"]), space, calls)
         try:
-            try:
-                self._armed = candidate
-                signal.setitimer(signal.ITIMER_REAL, job["wall_seconds"])
+            with self._watched(candidate, job["wall_seconds"]):
                 _check(job, test, candidate)
-            finally:
-                self._armed = None
-                signal.setitimer(signal.ITIMER_REAL, 0)
         except Stop:
             pass
         finally:
@@ -170,6 +209,17 @@ class Judge:
         if candidate.outcome is not None and candidate.outcome[1] == ENDED:
             candidate.outcome = (candidate.outcome[0], ending(status))
         return candidate
+
+    @contextlib.contextmanager
+    def _watched(self, running: Any, seconds: float) -> Iterator[None]:
+        """Stop what runs after some seconds by the wall clock."""
+        try:
+            self._armed = running
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            yield
+        finally:
+            self._armed = None
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _run_each(self, job: dict[str, Any], test: types.CodeType, program: bytes, space: dict[str, Any]) -> Processes:
         def watch(seconds: float | None) -> None:
@@ -279,7 +329,7 @@ def main(fd: int) -> None:
     while True:
         job = receive()
         try:
-            send(("verdict", judge.judge(job)))
+            send(("timing", judge.compare(job)) if "reference" in job else ("verdict", judge.judge(job)))
         except RowError as error:
             send(("row", str(error)))
         except JailLost:

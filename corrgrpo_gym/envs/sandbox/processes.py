@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from . import wire
 from .channel import Channel, OverTime
 from .jails import Jail, JailLost
-from .remote import ENDED, INTRUDED, Candidate, CandidateError, RowError, Stop, ending, exception
+from .remote import ENDED, INTRUDED, Candidate, CandidateError, Line, RowError, Stop, ending, exception
 
 OUTPUT_BYTES = 32 << 20
 _SLICE_MS = 50
@@ -85,8 +85,7 @@ class Processes:
 
     def _function(self, args: Any, kwargs: Any) -> Any:
         channel = self._jail.fork(self._job)
-        candidate = Candidate(channel, self.space)
-        candidate.load(self._program, self._job["entry_point"])
+        candidate = Candidate(Line(channel, self._program, self._job["entry_point"]), self.space)
         try:
             with self._watched():
                 return candidate(*args, **kwargs)

@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 from . import values, wire
 from .channel import Channel, OverTime
 
-_NONCE = 8
 ENDED = "the process ended"
 INTRUDED = "the program wrote to the judge's stream"
 
@@ -82,12 +81,59 @@ class Handle:
         return hash(self._number)
 
 
+class Line:
+    """Requests to a program's process and its answers, as bytes.
+
+    Args:
+        channel: the stream to it.
+        code: the compiled program. It is sent along with the first request; its loading counts as its own time.
+        entry_point: what requests call in it.
+
+    Attributes:
+        cpu: seconds of CPU time until the last answer.
+    """
+
+    def __init__(self, channel: Channel, code: bytes, entry_point: str):
+        self.channel = channel
+        self._first: bytes | None = wire.frame(marshal.dumps((code, entry_point)))
+        self._nonce = int.from_bytes(os.urandom(6), "little")
+        self.cpu = 0.0
+
+    def ask(self, request: bytes) -> bytes:
+        """Send a request and return the answer.
+
+        Raises:
+            EOFError: the process ended.
+            OverTime: its CPU time is used up.
+            BadBytes: what came is no answer to this request.
+        """
+        channel = self.channel
+        self._nonce += 1
+        nonce = self._nonce.to_bytes(wire.NONCE, "little")
+        data = wire.frame(nonce + request)
+        if self._first is not None:
+            data = self._first + data
+            self._first = None
+            channel.start_clock()
+        try:
+            channel.write(data)
+            answer = channel.read()
+        finally:
+            self.cpu = channel.used()
+        if self.cpu > channel.limit:
+            raise OverTime
+        if answer[: wire.NONCE] != nonce:
+            raise wire.BadBytes("an answer to another call")
+        return answer[wire.NONCE :]
+
+
 class Candidate:
     """A program in its own process.
 
     Args:
-        channel: the stream to it.
+        line: to it.
         space: the namespace of the judge's prelude, for its node classes.
+        calls: takes each request with its answer.
 
     Attributes:
         outcome: (status, detail) once the verdict no longer depends on the test.
@@ -95,18 +141,13 @@ class Candidate:
         cpu: seconds of CPU time until the last answer.
     """
 
-    def __init__(self, channel: Channel, space: dict[str, Any]):
-        self._channel = channel
-        self._first: bytes | None = None
-        self._nonce = int.from_bytes(os.urandom(6), "little")
+    def __init__(self, line: Line, space: dict[str, Any], calls: list[tuple[bytes, bytes]] | None = None):
+        self._line = line
+        self._calls = calls
         self.space = space
         self.outcome: tuple[str, str] | None = None
         self.answered = 0
         self.cpu = 0.0
-
-    def load(self, code: bytes, entry_point: str) -> None:
-        """Send the program along with the first call; its loading counts as the program's own time."""
-        self._first = wire.frame(marshal.dumps((code, entry_point)))
 
     def stop(self, status: str, detail: str) -> NoReturn:
         """Settle the verdict, if it is not settled yet, and unwind."""
@@ -127,29 +168,19 @@ class Candidate:
         """
         if self.outcome is not None:
             raise Stop
-        self._nonce += 1
-        nonce = self._nonce.to_bytes(_NONCE, "little")
-        request = wire.frame(_request(nonce, op, target, payload))
-        channel = self._channel
-        if self._first is not None:
-            request = self._first + request
-            self._first = None
-            channel.start_clock()
+        request = _request(op, target, payload)
         try:
-            channel.write(request)
-            body = channel.read()
-            self.cpu = channel.used()
-            if self.cpu > channel.limit:
-                raise OverTime
-            if body[:_NONCE] != nonce:
-                raise wire.BadBytes("an answer to another call")
-            kind, value = self._value(body)
+            try:
+                answer = self._line.ask(request)
+            finally:
+                self.cpu = self._line.cpu
+            if self._calls is not None:
+                self._calls.append((request, answer))
+            kind, value = self._value(answer)
         except EOFError:
-            self.cpu = channel.used()
             self.stop("runtime_error", ENDED)
         except OverTime:
-            self.cpu = channel.used()
-            self.stop("timeout", f"over {channel.limit:g} s of CPU time")
+            self.stop("timeout", f"over {self._line.channel.limit:g} s of CPU time")
         except wire.BadBytes as error:
             self.stop("runtime_error", f"{INTRUDED}: {error}")
         self.answered += 1
@@ -157,10 +188,10 @@ class Candidate:
             raise _error(value)
         return value
 
-    def _value(self, body: bytes) -> tuple[bytes, Any]:
+    def _value(self, answer: bytes) -> tuple[bytes, Any]:
         """Read an answer; an exception is (name, text, names of its bases)."""
-        kind = body[_NONCE : _NONCE + 1]
-        plain = wire.loads(body, _NONCE + 1)
+        kind = answer[:1]
+        plain = wire.loads(answer, 1)
         if kind == b"V":
             return kind, plain
         if kind == b"R":
@@ -177,12 +208,12 @@ class Candidate:
         raise wire.BadBytes("not an answer")
 
 
-def _request(nonce: bytes, op: str, target: int, payload: Any) -> bytes:
+def _request(op: str, target: int, payload: Any) -> bytes:
     try:
-        return marshal.dumps((nonce, op, target, False, payload))
+        return marshal.dumps((op, target, False, payload))
     except ValueError:
         tree = values.Packer(lambda v: v._number if type(v) is Handle else None).pack(payload)
-        return marshal.dumps((nonce, op, target, True, tree))
+        return marshal.dumps((op, target, True, tree))
 
 
 def exception(body: bytes) -> CandidateError:

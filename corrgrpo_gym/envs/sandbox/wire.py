@@ -12,6 +12,7 @@ import struct
 from typing import Any
 
 MAX_FRAME = 32 << 20
+NONCE = 8  # bytes that begin a request to a program, and its answer
 MAX_DEPTH = 1000
 MARSHAL_VERSION = 2
 

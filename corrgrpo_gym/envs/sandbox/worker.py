@@ -11,6 +11,7 @@ from typing import Any
 
 from . import backends, wire
 from .job import CodeJob, SandboxError, SandboxUnavailable
+from .timing import LOOKS
 
 _START_SECONDS = 120.0
 _GRACE_SECONDS = 30.0
@@ -69,15 +70,27 @@ class Worker:
         Raises:
             WorkerLost: there is no reply.
         """
-        message: dict[str, Any] = {name: str.__str__(getattr(job, name)) for name in _TEXTS}
-        message["cpu_seconds"] = float(job.cpu_seconds)
-        message["wall_seconds"] = float(job.wall_seconds)
-        message["memory_bytes"] = int(job.memory_bytes)
-        message["calls"] = int(job.calls)
-        message["completes"] = bool(job.completes)
-        message["names"] = [str.__str__(name) for name in job.names]
-        message["data"] = job.data
-        kind, detail = self._exchange(message, message["wall_seconds"] * max(1, job.calls) + _GRACE_SECONDS)
+        return self._ask(_message(job), job.wall_seconds * max(1, job.calls))
+
+    def compare(self, job: CodeJob, reference: str, reference_cpu_seconds: float, spend: float) -> tuple[str, Any]:
+        """Have an answer timed against another; return the kind ("timing", "row") of the reply, and the reply.
+
+        Raises:
+            WorkerLost: there is no reply.
+        """
+        message = _message(job)
+        wall_seconds = job.wall_seconds * max(1.0, reference_cpu_seconds / job.cpu_seconds)
+        message["reference"] = {
+            "answer": str.__str__(reference),
+            "cpu_seconds": float(reference_cpu_seconds),
+            "wall_seconds": wall_seconds,
+        }
+        message["spend"] = float(spend)
+        # What the rounds may take at the very most; they are far from it.
+        return self._ask(message, 3 * LOOKS[-1] * wall_seconds)
+
+    def _ask(self, message: dict[str, Any], seconds: float) -> tuple[str, Any]:
+        kind, detail = self._exchange(message, seconds + _GRACE_SECONDS)
         if kind == "lost":
             raise WorkerLost("its jail ended")
         return kind, detail
@@ -116,3 +129,16 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+
+def _message(job: CodeJob) -> dict[str, Any]:
+    return {
+        **{name: str.__str__(getattr(job, name)) for name in _TEXTS},
+        "cpu_seconds": float(job.cpu_seconds),
+        "wall_seconds": float(job.wall_seconds),
+        "memory_bytes": int(job.memory_bytes),
+        "calls": int(job.calls),
+        "completes": bool(job.completes),
+        "names": [str.__str__(name) for name in job.names],
+        "data": job.data,
+    }

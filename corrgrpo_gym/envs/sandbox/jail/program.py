@@ -83,9 +83,8 @@ class Program:
             left -= len(data)
         return b"".join(parts)
 
-    def _receive(self) -> Any:
-        # The judge is trusted, so marshal may read what it writes.
-        return marshal.loads(self._read_exactly(wire.frame_length(self._read_exactly(4))))
+    def _receive(self) -> bytes:
+        return self._read_exactly(wire.frame_length(self._read_exactly(4)))
 
     def _send(self, body: bytes) -> None:
         data = wire.frame(body)
@@ -102,12 +101,16 @@ class Program:
         self._rehearse()
         gc.enable()
         self._send(b"")  # by this message's credentials the judge learns the process id
-        code, entry_point = self._receive()
+        # The judge is trusted, so marshal may read what it writes.
+        code, entry_point = marshal.loads(self._receive())
         code = marshal.loads(code)
         if not entry_point:
             self._script(code, sys.stdout)
         while True:
-            nonce, op, target, rich, payload = self._receive()
+            request = self._receive()
+            nonce = request[: wire.NONCE]
+            op, target, rich, payload = marshal.loads(memoryview(request)[wire.NONCE :])
+            del request
             try:
                 if code is not None:
                     ready, code = code, None
@@ -121,8 +124,8 @@ class Program:
         """Go once through what a call does, so that the first one does not pay for untouched memory."""
         space: dict[str, Any] = {"__name__": "rehearsal"}
         exec(marshal.loads(_REHEARSAL), space)
-        request = wire.frame(marshal.dumps((b"", "call", 0, False, (([1, "a", 0.5],), {"n": 1}))))
-        _, op, target, _, payload = marshal.loads(request[4:])
+        request = wire.frame(marshal.dumps(("call", 0, False, (([1, "a", 0.5],), {"n": 1}))))
+        op, target, _, payload = marshal.loads(memoryview(request)[4:])
         self._objects[0] = _lookup(space, "Solution")().rehearse
         wire.frame(b"" + self._encode(self._perform(op, target, payload)))
         self._objects[0] = _not_loaded

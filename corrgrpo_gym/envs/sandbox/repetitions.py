@@ -1,0 +1,118 @@
+"""Runs a program again for its time: the recorded calls, in a process forked for this one repetition.
+
+To the program a repetition looks as the judged run did, request by request, so it cannot know that it is timed; and
+what it answers must be what it answered then. The test does not run, so its work is not in the way.
+
+Runs in the trusted judge process: standard library only.
+"""
+
+import marshal
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from . import wire
+from .channel import OverTime
+from .jails import Jail
+from .remote import Line, Stop
+
+Calls = list[tuple[bytes, bytes]]
+
+# It gets the answers along with the prelude, which a process runs before its clock starts.
+_PLAYBACK_PRELUDE = """
+import marshal as _marshal, sys as _sys
+def _played(kind, tree):
+    if kind == "E":
+        return type(tree[0], (Exception,), {})(tree[1])
+    if kind == "V":
+        return tree
+    space, values = globals(), _sys.modules["corrgrpo_gym.envs.sandbox.values"]
+    node = lambda name: lambda val: space.get(name, getattr(values, name))(val)
+    return values.Unpacker(node("ListNode"), node("TreeNode"), lambda number: object()).unpack(tree)
+_plays = [_played(*_answer) for _answer in _marshal.loads(%r)]
+_plays.reverse()
+_plays = _plays.pop
+"""
+_PLAYBACK = """
+def play(*args, **kwargs):
+    value = _plays()
+    if isinstance(value, Exception):
+        raise value
+    return value
+class Solution:
+    play = play
+Solution.play = staticmethod(play)
+"""
+
+
+class Untimed(Exception):
+    """A side cannot be timed; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeatable:
+    """A compiled program, and what it answered when it was judged."""
+
+    job: dict[str, Any]
+    program: bytes
+    answers: list[bytes]
+
+
+class _Alarm:
+    def stop(self, status: str, detail: str) -> NoReturn:
+        raise Stop
+
+
+def playback(job: dict[str, Any], calls: Calls) -> Repeatable:
+    """A program that decodes the arguments of calls, does nothing, and returns what was returned: the harness's share.
+
+    Its objects for the results exist before its clock starts, so that what is timed is encoding them. An object of the
+    program's own is any object here.
+    """
+    known = [(answer[:1].decode(), wire.loads(answer, 1)) for _, answer in calls]
+    prelude = job["prelude"] + "\n" + _PLAYBACK_PRELUDE % marshal.dumps(known, wire.MARSHAL_VERSION)
+    entry_point = "Solution().play" if "()" in job["entry_point"] else "play"
+    code = compile(_PLAYBACK, "<playback>", "exec", 0, True, 0)
+    return Repeatable({**job, "prelude": prelude, "entry_point": entry_point}, marshal.dumps(code), [])
+
+
+def repeat(
+    jail: Jail, side: Repeatable, requests: list[bytes], watch: Callable[[Any, float], AbstractContextManager[None]]
+) -> float:
+    """Run a program once more; return the CPU seconds of its process, from its loading to its last answer.
+
+    Args:
+        jail: where it runs.
+        side: the program.
+        requests: what it is asked.
+        watch: has an object's ``stop`` called after some seconds by the wall clock.
+
+    Raises:
+        Untimed: it ends, runs out of time, or answers otherwise than when it was judged.
+        JailLost: the jail ended.
+    """
+    channel = jail.fork(side.job)
+    used, problem = 0.0, ""
+    try:
+        channel.settle()
+        line = Line(channel, side.program, side.job["entry_point"])
+        with watch(_Alarm(), side.job["wall_seconds"]):
+            for number, request in enumerate(requests):
+                answer = line.ask(request)
+                if side.answers and answer != side.answers[number]:
+                    problem = "answers otherwise when it runs again"
+                    break
+        used = jail.settle(channel)
+        if used > channel.limit:
+            raise OverTime
+    except (Stop, OverTime):
+        problem = "runs out of time when it runs again"
+    except (EOFError, wire.BadBytes):
+        problem = "breaks when it runs again"
+    finally:
+        channel.close()
+        jail.reap()
+    if problem:
+        raise Untimed(problem)
+    return used

@@ -1,0 +1,156 @@
+"""Which of two programs needs less CPU time: pairs of repetitions, until their order is clear.
+
+A repetition is one run of a side's calls in a process that has seen nothing of an earlier one. What a machine's load
+does to times comes and goes over seconds, so the two sides take turns, and each round gives one ratio. Where one run is
+too short for the clock, a round sums several runs of each side, taking turns as well. The first of a pair is another
+one each time, so what it leaves behind (caches, the machine's state) favours neither.
+
+The estimate is the median of the rounds' ratios. Its interval is the one of the sign test, by order statistics: it
+assumes nothing of how times are distributed but that rounds are independent. It is looked at after 8, 15, 25 and 40
+rounds, each time at 99 %; at a true ratio of 1 all looks together claim an order in fewer than 5 % of comparisons.
+
+What every program costs that is not its own, decoding arguments and encoding results, is measured with one that only
+hands out the recorded results, in turn with the two sides, and taken off both.
+
+Runs in the judge as well as in the user's process: standard library only.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Side = Literal["candidate", "reference", "harness"]
+Ranking = Literal["faster", "slower", "undecided"]
+
+METHOD = 1  # to be raised with every change of what is timed, so that kept times are taken anew
+SHARE_ROUNDS = 8  # the rounds of the paper's efficiency
+LOOKS = (8, 15, 25, 40)
+_ERROR = 0.01  # of one look
+_SAME = 0.01  # differences up to this are the memory's layout, not the program's work
+_LONG_SECONDS = 0.01  # a round of this much of the shorter side's own time is long enough
+_MOST_RUNS = 32  # of each side in a round
+_SHORTEST = 5e-6  # seconds of a program's own time that can be told from none
+_WARM_UP = 2
+_HARNESS_RUNS = 5
+_HARNESS_EVERY = 4  # runs of a side
+_NEGLIGIBLE = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a program takes beside a reference on the same calls.
+
+    All times are CPU seconds of one run, loading included and the harness's share taken off, read from outside the
+    program's process.
+
+    Attributes:
+        ranking: ``faster`` or ``slower`` than the reference, where the interval of the ratio lies on one side of 1 by
+            more than a hundredth; else ``undecided``.
+        rounds: pairs that were timed; 0 where nothing was.
+        runs: runs of each side that one round sums.
+        faster_share: share of the first eight rounds in which the program was faster than the reference.
+        ratio: the median of the rounds' ratios, program / reference; under 1 is faster.
+        low: lower end of the ratio's interval, of at least 99 %.
+        high: its upper end.
+        candidate_seconds: the program's time, the median of rounds.
+        reference_seconds: the reference's.
+        harness_seconds: what was taken off both.
+        problem: why nothing was timed: a side does not pass, or answers otherwise when it runs again; else empty.
+    """
+
+    ranking: Ranking = "undecided"
+    rounds: int = 0
+    runs: int = 0
+    faster_share: float | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    candidate_seconds: float | None = None
+    reference_seconds: float | None = None
+    harness_seconds: float | None = None
+    problem: str = ""
+
+
+def rank(n: int, error: float = _ERROR) -> int:
+    """Return the largest k for which the k-th smallest and k-th largest of n enclose the median but for ``error``.
+
+    0 where there is none.
+    """
+    k, below = 0, 0.0
+    while k < n // 2:
+        below += 2 * math.comb(n, k) / 2**n
+        if below > error:
+            break
+        k += 1
+    return k
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The median's interval, of at least 99 %; without bounds where the values are too few."""
+    k = rank(len(values))
+    if k == 0:
+        return 0.0, math.inf
+    ordered = sorted(values)
+    return ordered[k - 1], ordered[-k]
+
+
+def compare(run: Callable[[Side], float], spend: float) -> Timing:
+    """Time two programs against each other.
+
+    Args:
+        run: runs one side in a fresh process; returns its CPU seconds. ``harness`` is the program that does nothing.
+        spend: CPU seconds after which the rounds from the sixteenth on are not worth more.
+    """
+    harness = [run("harness") for _ in range(_HARNESS_RUNS)]
+    warm = [min(run(side), run(side)) for side in ("candidate", "reference") for _ in range(1)]
+    spent = sum(harness) + _WARM_UP * sum(warm)
+    own = max(min(warm) - statistics.median(harness), _SHORTEST)
+    runs = min(max(math.ceil(_LONG_SECONDS / own), 1), _MOST_RUNS)
+    with_harness = statistics.median(harness) > _NEGLIGIBLE * min(warm)
+    sums: list[tuple[float, float]] = []
+    while True:
+        totals = {"candidate": 0.0, "reference": 0.0}
+        for turn in range(runs):
+            order: tuple[Side, Side] = ("candidate", "reference")
+            for side in order if (len(sums) + turn) % 2 == 0 else order[::-1]:
+                totals[side] += run(side)
+            if with_harness and turn % _HARNESS_EVERY == 0:
+                harness.append(run("harness"))
+        sums.append((totals["candidate"], totals["reference"]))
+        spent += sum(totals.values())
+        if len(sums) in LOOKS:
+            timing = conclude(sums, statistics.median(harness), runs)
+            assert timing.low is not None and timing.high is not None
+            same = 1 - _SAME < timing.low and timing.high < 1 + _SAME
+            enough = len(sums) == LOOKS[-1] or (len(sums) >= LOOKS[1] and (same or spent > spend))
+            if timing.ranking != "undecided" or enough:
+                return timing
+
+
+def conclude(sums: Sequence[tuple[float, float]], harness: float, runs: int) -> Timing:
+    """Say what rounds say.
+
+    Args:
+        sums: of each round, the CPU seconds of the candidate's runs together and of the reference's.
+        harness: its share in one run.
+        runs: runs of each side in a round.
+    """
+    own = [tuple(max(total / runs - harness, _SHORTEST) for total in pair) for pair in sums]
+    ratios = [candidate / reference for candidate, reference in own]
+    low, high = interval(ratios)
+    ranking: Ranking = "faster" if high < 1 - _SAME else "slower" if low > 1 + _SAME else "undecided"
+    shared = sums[:SHARE_ROUNDS]
+    return Timing(
+        ranking=ranking,
+        rounds=len(sums),
+        runs=runs,
+        faster_share=sum(candidate < reference for candidate, reference in shared) / len(shared),
+        ratio=statistics.median(ratios),
+        low=low,
+        high=high,
+        candidate_seconds=statistics.median(candidate for candidate, _ in own),
+        reference_seconds=statistics.median(reference for _, reference in own),
+        harness_seconds=harness,
+    )
