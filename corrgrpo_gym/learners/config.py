@@ -215,6 +215,13 @@ EMBEDDED_PRESET: dict[str, Any] = {
 EMBEDDED_BY_ENV: dict[str, dict[str, Any]] = {
     "leetcode": {},
     "rlla": {"warm_start": {"steps": 400}, "validation": {"prompts": 120}},
+    "agent": {
+        "steps": 80,
+        "rollout": {"prompts": 16, "samples": 8, "max_new_tokens": 160},
+        "update": {"lr": 1e-3},
+        "warm_start": {"steps": 1500},
+        "validation": {"prompts": 120},
+    },
 }
 
 
