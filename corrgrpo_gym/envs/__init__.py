@@ -56,4 +56,11 @@ register(
     gymnasium_id="corrgrpo_gym/Agent-v0",
     reward_names=("utility", "safety", "format"),
 )
+register(
+    "agentdojo",
+    "corrgrpo_gym.envs.agentdojo:AgentDojoEnv",
+    description="AgentDojo: a user's task with tools, and instructions injected in what they say; several turns",
+    gymnasium_id="corrgrpo_gym/AgentDojo-v0",
+    reward_names=("utility", "safety", "format"),
+)
 register_gymnasium()
