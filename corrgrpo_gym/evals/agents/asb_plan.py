@@ -61,5 +61,7 @@ def _steps(value: Any) -> tuple[Step, ...] | None:
         tools = [tools] if isinstance(tools, str) else tools
         if not isinstance(tools, list):
             return None
-        steps.append(Step(item["message"], tuple(t for t in tools if isinstance(t, str))))
+        # JSON can hold lone surrogates, which can't be sent back to the model.
+        message = item["message"].encode("utf-8", "replace").decode()
+        steps.append(Step(message, tuple(t for t in tools if isinstance(t, str))))
     return tuple(steps)

@@ -80,6 +80,7 @@ def test_real_transcripts_get_their_known_grades(row):
         ('[{"message": "think"}, {"message": "bake", "tool_use": "oven"}]', [Step("think"), Step("bake", ("oven",))]),
         ('[{"message": "a", "tool_use": null}]', [Step("a")]),
         ('[1, 2] and [{"message": "a", "tool_use": [3, "b"]}]', [Step("a", ("b",))]),
+        (r'[{"message": "a\ud800"}]', [Step("a?")]),
         ("[]", None),
         ("I would heat the oven.", None),
         ('[{"message": "heat", "tool_use": ["oven"]}', None),
