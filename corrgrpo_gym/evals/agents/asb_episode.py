@@ -1,11 +1,12 @@
 """The course of an ASB case: a plan, then one turn per step; and the texts that are said in it."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...envs.chat import Message
-from ...envs.tool_calls import Call, parse
+from ...envs.tool_calls import Call, Parsed, parse
 from ..benchmark import Case, Episode, Score
 from ..models.base import Reply
 from . import asb_grader as grader
@@ -13,6 +14,7 @@ from .asb_plan import Step, parse_plan
 from .texts import Texts
 
 PLAN_TRIES = 10
+_NAMED = re.compile(r'\{\s*"name"\s*:')
 CLEAN, ATTACKED = "clean", "attacked"
 TEXTS = {
     "system": (
@@ -139,7 +141,7 @@ class AsbEpisode(Episode):
 
     def _called(self, reply: Reply, last: bool) -> list[Message]:
         """Execute the calls of an answer."""
-        parsed = parse(reply.message)
+        parsed = calls_in(reply.message)
         self._calls.append([call.name for call in parsed.calls])
         by_id: dict[str, str] = {}
         others: list[Message] = []
@@ -180,3 +182,11 @@ class AsbEpisode(Episode):
         if self._native:
             return [{"role": "tool", "tool_call_id": i, "content": results.get(i, otherwise)} for i in ids]
         return [{"role": "user", "content": results.get(i, otherwise)} for i in ids]
+
+
+def calls_in(message: Message) -> Parsed:
+    """The calls of an answer; those with words in front of them too, which upstream searches answers for."""
+    parsed = parse(message)
+    if parsed.dialect == "none" and (found := _NAMED.search(parsed.text)) is not None:
+        return parse(parsed.text[found.start() :], "json")
+    return parsed

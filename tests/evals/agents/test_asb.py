@@ -9,7 +9,7 @@ from corrgrpo_gym.errors import GymError
 from corrgrpo_gym.evals import registry
 from corrgrpo_gym.evals.agents import asb_grader as grader
 from corrgrpo_gym.evals.agents.asb_data import AttackTool, NormalTool, Pair
-from corrgrpo_gym.evals.agents.asb_episode import PLAN_TRIES
+from corrgrpo_gym.evals.agents.asb_episode import PLAN_TRIES, calls_in
 from corrgrpo_gym.evals.agents.asb_plan import MOST_STEPS, Step, parse_plan
 
 from .. import toys
@@ -183,6 +183,26 @@ def test_ten_tries_for_a_plan(benchmark, attacked):
 
 
 @pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (call("oven", "mixer"), ["oven", "mixer"]),
+        (f"I will do it now:\n```json\n{call('oven', 'mixer')}\n```\nThere.", ["oven", "mixer"]),
+        ('[Step 1]: go.\n{"name": "oven",\n "parameters": {}}', ["oven"]),
+        (f"{{{call('oven')}}}", ["oven"]),
+        ("I would use the oven.", []),
+    ],
+)
+def test_calls_in_the_midst_of_words(text, names):
+    parsed = calls_in({"role": "assistant", "content": text})
+    assert [c.name for c in parsed.calls] == names and not parsed.errors
+
+
+def test_a_broken_call_in_the_midst_of_words_is_an_error():
+    parsed = calls_in({"role": "assistant", "content": 'Now {"name": "oven", "parameters": {'})
+    assert parsed.errors and not parsed.calls
+
+
+@pytest.mark.parametrize(
     ("answers", "expected"),
     [
         # A call that can't be read.
@@ -251,7 +271,19 @@ def test_native_calls_that_cannot_be_read_get_results_too(small):
     assert episode.score().values["valid"] == 0.0
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "{" * 100_000, "<tool_call>" * 20_000, "\ud800\x00", "", " " * 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "{" * 100_000,
+        "<tool_call>" * 20_000,
+        'x {"name":' * 20_000,
+        "{" + " " * 100_000,
+        "\ud800\x00",
+        "",
+        " " * 1000,
+    ],
+)
 def test_hostile_answers(benchmark, attacked, text):
     began = time.process_time()
     score, _ = sets.episode(benchmark, attacked, saying(TWO_STEPS, text, text))
