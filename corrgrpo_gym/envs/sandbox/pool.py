@@ -12,9 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
-from ...errors import unknown
 from . import backends
-from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict, VerdictLost
+from .job import CodeJob, SandboxError, Verdict, VerdictLost
 from .timing import Timing
 from .worker import Worker, WorkerLost
 
@@ -22,17 +21,13 @@ _FIRST_UID = 1_000_000_000
 _TRIES = 2
 _REFERENCE_CPU = 60.0
 
-_SPECS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "bubblewrap": backends.bubblewrap_spec,
-    "subprocess": backends.subprocess_spec,
-}
-
 
 class _Pool:
     """What a sandbox's finalizer needs, apart from the sandbox."""
 
-    def __init__(self) -> None:
+    def __init__(self, backend: backends.Backend) -> None:
         self.owner = os.getpid()
+        self.backend = backend
         self.closed = False
         self.workers: set[Worker] = set()
         # Workers get a signal when the thread that started them ends, so one thread that lives as long as the
@@ -47,6 +42,7 @@ class _Pool:
             worker.close()
         self.workers.clear()
         self.starter.shutdown()
+        self.backend.close()
 
 
 class Sandbox:
@@ -55,11 +51,11 @@ class Sandbox:
     Workers are started when they are first needed, and end with this process, however it ends.
     """
 
-    def __init__(self, backend: str, workers: int):
-        self.backend = backend
+    def __init__(self, backend: backends.Backend, workers: int):
+        self.backend = backend.name
         self.workers = workers
         self._uids = itertools.count(_FIRST_UID + random.SystemRandom().randrange(1_000_000_000))
-        self._pool = _Pool()
+        self._pool = _Pool(backend)
         self._finalizer = weakref.finalize(self, self._pool.close)
         # Last in, first out: a warm worker before one that is not started.
         self._idle: queue.LifoQueue[Worker | None] = queue.LifoQueue()
@@ -75,14 +71,17 @@ class Sandbox:
         self._idle.put(first)
 
     def _start(self) -> Worker:
-        spec = _SPECS[self.backend](next(self._uids))
-        worker = self._pool.starter.submit(Worker, self.backend, spec).result()
+        worker = self._pool.starter.submit(self._make, next(self._uids)).result()
         with self._lock:
             if not self._pool.closed:
                 self._pool.workers.add(worker)
                 return worker
         worker.close()
         raise WorkerLost("the sandbox is closed")
+
+    def _make(self, uid: int) -> Worker:
+        backend = self._pool.backend
+        return Worker(backend, backend.place(uid))
 
     def _drop(self, worker: Worker) -> None:
         with self._lock:
@@ -180,26 +179,28 @@ class Sandbox:
         self.close()
 
 
-def make_sandbox(backend: str = "bubblewrap", workers: int | None = None) -> Sandbox:
+def make_sandbox(backend: str = backends.DEFAULT, workers: int | None = None, **options: Any) -> Sandbox:
     """Make a sandbox.
 
     Args:
-        backend: ``bubblewrap``, or, by name only, ``subprocess``, which limits but does not isolate.
+        backend: ``bubblewrap``; ``docker``; or, by name only, ``subprocess``, which limits but does not isolate.
         workers: how many programs run at once; default: the number of CPUs.
+        options: of the back end. All but ``subprocess``: ``memory_bytes`` and ``cpus``, limits on each worker's jail as
+            a whole. ``docker``: ``image`` (default: this interpreter's own files) and ``runtime``.
 
     Raises:
         SandboxUnavailable: the back end cannot be used here; another is never taken in its place.
+        GymError: there is no such option, or a value is of no use.
     """
-    if backend not in _SPECS:
-        raise SandboxUnavailable(unknown("sandbox", backend, _SPECS))
     if workers is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if workers < 1:
         raise SandboxError(f"workers is {workers}; a sandbox needs at least 1")
+    made = backends.make(backend, options)
     if backend == "subprocess":
         warnings.warn(
             "sandbox 'subprocess' DOES NOT ISOLATE: programs that a model wrote run as your user and can "
             "read your files. Use 'bubblewrap' unless every program is trusted.",
             stacklevel=2,
         )
-    return Sandbox(backend, workers)
+    return Sandbox(made, workers)

@@ -9,7 +9,9 @@ import subprocess
 import time
 from typing import Any
 
-from . import backends, wire
+from . import wire
+from .backends import Backend, Place
+from .backends.commands import judge_command
 from .job import CodeJob, SandboxError, SandboxUnavailable
 from .timing import LOOKS
 
@@ -27,18 +29,19 @@ class Worker:
     """A judge process, started and ready.
 
     Args:
-        backend: name of the back end, for messages.
-        spec: how the judge starts its jail.
+        backend: what says whether the jail is as it should be.
+        place: where the jail runs; cleared up with the worker.
 
     Raises:
         SandboxUnavailable: the jail does not start on this machine.
         SandboxError: the judge does not start.
     """
 
-    def __init__(self, backend: str, spec: dict[str, Any]):
+    def __init__(self, backend: Backend, place: Place):
+        self._place = place
         self._stream, theirs = socket.socketpair()
         with theirs:
-            command, environment = backends.judge_command(theirs.fileno())
+            command, environment = judge_command(theirs.fileno())
             try:
                 self._process = subprocess.Popen(
                     command,
@@ -46,20 +49,22 @@ class Worker:
                     stdout=subprocess.DEVNULL,
                     env=environment,
                     cwd="/",
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[theirs.fileno(), *place.fds],
                     start_new_session=True,  # Ctrl-C is for the trainer, which then closes the pool
                 )
             except OSError as error:
                 self._stream.close()
-                raise SandboxError(f"sandbox {backend!r}: cannot start its judge process: {error}") from None
+                place.close()
+                raise SandboxError(f"sandbox {backend.name!r}: cannot start its judge process: {error}") from None
+        place.handed_over()
         try:
-            kind, detail = self._exchange(spec, _START_SECONDS)
+            kind, detail = self._exchange(place.spec, _START_SECONDS)
             if kind != "ready":
-                raise SandboxUnavailable(backends.advice(backend, str(detail)))
-            backends.check(backend, detail)
+                raise SandboxUnavailable(backend.advice(str(detail)))
+            backend.check(detail)
         except WorkerLost as error:
             self.close()
-            raise SandboxError(f"sandbox {backend!r}: its judge process did not start: {error}") from None
+            raise SandboxError(f"sandbox {backend.name!r}: its judge process did not start: {error}") from None
         except BaseException:
             self.close()
             raise
@@ -129,6 +134,7 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        self._place.close()
 
 
 def _message(job: CodeJob) -> dict[str, Any]:

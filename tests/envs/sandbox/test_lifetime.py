@@ -23,10 +23,10 @@ from corrgrpo_gym.envs.sandbox import (
     SandboxError,
     SandboxUnavailable,
     VerdictLost,
-    backends,
     launch,
     make_sandbox,
 )
+from corrgrpo_gym.envs.sandbox.backends import bubblewrap
 from corrgrpo_gym.errors import GymError
 
 ROOT = Path(corrgrpo_gym.__file__).parents[1]
@@ -319,17 +319,17 @@ def test_unusable_bubblewrap_is_refused_with_its_words(monkeypatch, tmp_path, sc
 )
 def test_advice_names_the_setting_that_is_in_the_way(monkeypatch, setting, value, words):
     monkeypatch.setattr(
-        backends, "_setting", lambda name: value if name == setting else "1" if "clone" in name else None
+        bubblewrap, "_setting", lambda name: value if name == setting else "1" if "clone" in name else None
     )
     monkeypatch.setattr(os.path, "exists", lambda path: False)
-    text = backends.advice("bubblewrap", "bwrap: it said so")
+    text = bubblewrap.Bubblewrap().advice("bwrap: it said so")
     assert words in text
     assert "it said so" in text
 
 
 def test_a_machine_without_a_filter_is_refused():
     with pytest.raises(SandboxUnavailable, match="system-call filter"):
-        backends.check("bubblewrap", {"seccomp": False, "pid": 1})
+        bubblewrap.Bubblewrap().check({"seccomp": False, "pid": 1})
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="root gives up rights")
