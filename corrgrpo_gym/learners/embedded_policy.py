@@ -17,7 +17,7 @@ import torch
 
 from .. import __version__
 from ..envs import MultiRewardEnv
-from ..errors import GymError
+from ..errors import GymError, NotScored
 from .chat import read_template
 from .config import TrainConfig
 
@@ -78,7 +78,10 @@ def _heard(env: MultiRewardEnv, task: int, answers: Sequence[str]) -> list[str]:
     env, heard = env.clone(), []
     env.reset(options={"task": task})
     for answer in answers:
-        messages, _, terminated, truncated, _ = env.step(answer)
+        try:
+            messages, _, terminated, truncated, _ = env.step(answer)
+        except NotScored:
+            break
         heard += [m["content"] for m in messages if m.get("content")]
         if terminated or truncated:
             break
