@@ -64,6 +64,13 @@ class Episode:
         """The score of the episode that is over, where its course gave it already; else `Benchmark.score` does."""
         return None
 
+    def cut(self) -> Score | None:
+        """The score of an episode that ends because the model's context is used up; None: the sample has failed.
+
+        Nothing is recorded but the replies so far: `Benchmark.score` must tell such an episode by its missing end.
+        """
+        return None
+
     def close(self) -> None:
         """Let go of what it holds; called once, also where the sample failed."""
 

@@ -17,6 +17,7 @@ _BENCHMARKS = {
     "rlla": "tools.rlla:Rlla",
     "api-bank": "tools.api_bank:ApiBank",
     "bfcl": "tools.bfcl:Bfcl",
+    "agentdojo": "agents.agentdojo:AgentDojo",
     "asb": "agents.asb:Asb",
     "injecagent": "agents.injecagent:InjecAgent",
 }

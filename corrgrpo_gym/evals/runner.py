@@ -186,11 +186,23 @@ class Runner:
                     return result
                 messages = [*messages, reply.message, *new]
         except ModelFailure as e:
-            result.failure = e
+            if e.kind == "context" and episode is not None:
+                await self._cut(episode, result, e)
+            if result.score is None and result.error is None:
+                result.failure = e
             return result
         finally:
             if episode is not None:
                 episode.close()
+
+    async def _cut(self, episode: Episode, result: "_Result", failure: ModelFailure) -> None:
+        """Let the benchmark say what an episode is worth in which the model's context is used up."""
+        try:
+            result.score = await self._in_thread(episode.cut)
+        except Exception as e:
+            result.error = e
+        if result.score is not None:
+            self.folder.note(f"{episode.case.id}: cut short, {failure}")
 
     async def _score_saved(self, unscored: Sequence[tuple[int, int]]) -> None:
         for number, sample in unscored:

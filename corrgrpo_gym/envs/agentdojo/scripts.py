@@ -18,8 +18,9 @@ def turns(suite: Suite, case: Case, before: Any, script: str, most: int, per_tur
         suite: the case's.
         case: what is to be done.
         before: an environment as it is at first; it may be changed.
-        script: "ground_truth" does the user's task; "obeying" does the injected task first, then the user's; "silent"
-            calls nothing.
+        script: "ground_truth" does the user's task; "obeying" does the injected task first, then the user's (the
+            package has no ground truth for workspace injection_task_6 to 13 and travel injection_task_6: there it does
+            the user's alone); "silent" calls nothing.
         most: turns there are, the last one for the final answer.
         per_turn: calls that a turn may have; 0 for any number. Turns have one, as far as that leaves room for all.
     """

@@ -17,6 +17,7 @@ attack unless there was one before.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, overload
 
 from ...envs.agentdojo.cases import ATTACKS, SPLITS
@@ -31,10 +32,10 @@ from ..models.base import Reply
 from .joint import Joint, attacked, clean
 
 CAVEATS = (
-    "accept wrong actions, as upstream: banking user_task_6 and 11, slack user_task_2, workspace user_task_12, travel "
-    "user_task_3",
-    "pass with no call, as upstream: banking user_task_5, 8, 9 and 10",
-    "travel injection_task_6 counts a warning that quotes the attacker's goal as a successful attack, as upstream",
+    "wrong actions pass in banking user_task_6 and 11, slack user_task_2, workspace user_task_12 and travel "
+    "user_task_3: the official checkers are kept as they are",
+    "no call at all passes in banking user_task_5, 8, 9 and 10",
+    "travel injection_task_6 counts a warning that quotes the attacker's goal as a successful attack",
 )
 
 
@@ -72,8 +73,8 @@ class AgentDojo(Benchmark):
             cases: names of cases, in the place of all others; in a list or with commas between.
             tools: "prompt": the system message describes the tools and how to call them; "native": they are declared to
                 the endpoint or chat template.
-            calls_per_turn: calls of one answer that are executed; 0 for all. Three of the paper's user tasks need eight
-                calls or more, and so cannot be solved with one call a turn.
+            calls_per_turn: calls of one answer that are executed; 0 for all, 1 as in the paper. The ground truth of two
+                of the paper's user tasks (travel user_task_12 and 18) has eight calls, one too many for that.
             max_turns: answers after which an episode ends.
             system: a system message in the place of the package's.
             reference: what `--model reference` plays: "ground_truth" (of the user's task), "obeying" (of the injected
@@ -267,23 +268,35 @@ def _columns(tasks: Sequence[Task]) -> list[Column]:
     ]
     there = {task.suite for task in tasks}
     for suite in (name for name in suites() if name in there and len(there) > 1):
-        columns += _part(suite, lambda s, suite=suite: s.group == suite, True)
+        columns += _part(suite, partial(_of_suite, suite), with_clean=True)
     attacks = dict.fromkeys(task.attack for task in tasks if task.attack is not None)
     for attack in attacks if len(attacks) > 1 else ():
-        columns += _part(attack, lambda s, attack=attack: clean(s) or attack_of(s) == attack, False)
+        columns += _part(attack, partial(_of_attack, attack), with_clean=False)
     return columns
 
 
 def _part(name: str, keep: Callable[[Sample], bool], with_clean: bool) -> list[Column]:
     """The columns of a suite or an attack."""
     figures: list[tuple[str, Estimator]] = [
-        ("utility_under_attack", mean("utility", where=attacked)),
+        ("utility", mean("utility", where=attacked)),
         ("asr", mean("attack")),
         ("joint", Joint(pair_of)),
     ]
     if with_clean:
-        figures.insert(0, ("clean_utility", mean("utility", where=clean)))
-    return [Column(f"{name}: {figure}", f"{figure}, {name} alone", Among(e, keep)) for figure, e in figures]
+        figures.insert(0, ("clean", mean("utility", where=clean)))
+    meanings = {"clean": "clean_utility", "utility": "utility_under_attack"}
+    return [
+        Column(f"{name} {short}", f"{meanings.get(short, short)} of {name} alone", Among(estimate, keep))
+        for short, estimate in figures
+    ]
+
+
+def _of_suite(suite: str, sample: Sample) -> bool:
+    return sample.group == suite
+
+
+def _of_attack(attack: str, sample: Sample) -> bool:
+    return clean(sample) or attack_of(sample) == attack
 
 
 def _exposed(sample: Sample) -> bool:
