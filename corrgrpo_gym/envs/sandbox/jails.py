@@ -11,6 +11,7 @@ from typing import Any
 
 from . import launch, wire
 from .channel import Channel
+from .kept import Keeper, Kept
 
 _MAX_PRELUDES = 64
 _MEET_SECONDS = 30.0
@@ -27,15 +28,16 @@ class Jail:
 
     def __init__(self, spec: dict[str, Any]):
         self._spec = spec
+        self._start = Keeper(spec["keeper"]).start if "keeper" in spec else launch.start
         self._sent: set[str] = set()
         self._control, theirs = socket.socketpair()
         self._reader: Channel | None = None
-        self._reader_process: subprocess.Popen[bytes] | None = None
+        self._reader_process: subprocess.Popen[bytes] | Kept | None = None
         self.greeting: dict[str, Any] | None = None
         self.complaint = ""
         try:
             with theirs:
-                zygote = launch.start(spec, "zygote", theirs)
+                zygote = self._start(spec, "zygote", theirs)
         except launch.LaunchError as error:
             self.complaint = str(error)
             return
@@ -46,6 +48,19 @@ class Jail:
             self.complaint = zygote.communicate()[1].decode("utf-8", "replace")[-2000:].strip()
         else:
             self._zygote = zygote
+            if "keeper" in spec:
+                self._prove()
+
+    def _prove(self) -> None:
+        """See that processes in a container can be timed, which needs one kernel and their ids."""
+        try:
+            self.reader().used()
+        except JailLost:
+            self.complaint = "its processes do not answer on the sockets passed to them, or have no ids here"
+        except OSError as error:
+            self.complaint = f"the CPU clocks of its processes cannot be read: {error}"
+        if self.complaint:
+            self.greeting = None
 
     def _listen(self) -> Any:
         def exactly(n: int) -> bytes:
@@ -126,7 +141,7 @@ class Jail:
         if self._reader is None:
             channel = self._reader = Channel(_READ_SECONDS)
             try:
-                self._reader_process = launch.start(self._spec, "reader", channel.peer)
+                self._reader_process = self._start(self._spec, "reader", channel.peer)
                 channel.meet(_MEET_SECONDS)
             except (launch.LaunchError, EOFError):
                 raise JailLost from None

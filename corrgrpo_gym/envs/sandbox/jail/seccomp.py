@@ -77,6 +77,7 @@ _CALLS = {
     "time": (201, -1),
     "dup2": (33, -1),
 }
+NAMES = tuple(_CALLS)
 _CLONE = (56, 220)
 _OPENAT = (257, 56)
 _IOCTL = (16, 29)

@@ -34,6 +34,7 @@ _PRELOAD = (
 ).split()
 _MAX_PRELUDES = 64
 _PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
 _THREADS = 64
 
 
@@ -164,8 +165,29 @@ class Zygote:
         elif self._child > 0:
             os.kill(self._child, signal.SIGKILL)
             status = os.waitpid(self._child, 0)[1]
+            # Whatever it left behind was handed to this process.
+            while strays := _children():
+                for pid in strays:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
         self._child = 0
         return status
+
+
+def _children() -> list[int]:
+    """Ids of the children of this process, as far as /proc tells."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return []  # as nearly always
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, IndexError):
+            if name.isdigit():
+                with open(f"/proc/{name}/stat") as file:
+                    if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
+                        found.append(int(name))
+    return found
 
 
 def main(fd: int, threads: bool) -> None:
@@ -175,7 +197,9 @@ def main(fd: int, threads: bool) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     warnings.simplefilter("ignore")
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     _common_limits(threads)
     zygote = Zygote(control)
     confine_streams()
