@@ -1,4 +1,4 @@
-"""Files of the agent benchmarks: where they are, and what is in them."""
+"""Benchmarks of several files: where these are, and what is in them."""
 
 import gzip
 import hashlib
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...envs.rows import read_file
-from ...errors import GymError
+from ..envs.rows import read_file
+from ..errors import GymError
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +90,40 @@ class Files:
         path = self.find(name)
         return [checked(row, fields, f"{path}:{number}") for number, row in read_file(path)]
 
+    def text(self, name: str) -> str:
+        """The text of a file.
+
+        Raises:
+            GymError: it isn't there or damaged.
+        """
+        path = self.find(name)
+        try:
+            packed = path.read_bytes()
+            return (gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed).decode("utf-8-sig")
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+            raise GymError(f"{path} is damaged ({error}); get it again") from None
+
     def json(self, name: str) -> Any:
         """The value that a JSON file holds.
 
         Raises:
             GymError: it isn't there, damaged, or not JSON.
         """
-        path = self.find(name)
         try:
-            packed = path.read_bytes()
-            text = (gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed).decode("utf-8-sig")
-            return json.loads(text)
-        except (OSError, EOFError, zlib.error, UnicodeDecodeError, ValueError, RecursionError) as error:
-            raise GymError(f"{path} is damaged or not JSON ({error}); get it again") from None
+            return json.loads(self.text(name))
+        except (ValueError, RecursionError) as error:
+            raise GymError(f"{self.find(name)} is not JSON ({error}); get it again") from None
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the files in a folder, sorted, without ".gz".
+
+        Raises:
+            GymError: there is no such folder.
+        """
+        for place in (self._root, self._root / self._layout.name, self._root / self._layout.folder):
+            if (place / folder).is_dir():
+                return sorted({p.name.removesuffix(".gz") for p in (place / folder).iterdir() if p.is_file()})
+        raise GymError(f"{self._layout.name}: {self._root} holds no folder {folder}")
 
 
 def checked(row: Any, fields: Sequence[str], place: str) -> dict[str, Any]:

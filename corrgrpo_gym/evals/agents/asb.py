@@ -22,11 +22,11 @@ from typing import Any
 from ...envs.chat import Message
 from ...errors import GymError, unknown
 from ..benchmark import Benchmark, Case, Score
+from ..files import Files
 from ..metrics import Column, Sample, mean
 from ..models.base import Reply
 from .asb_data import LAYOUT, Pair, load
 from .asb_episode import ATTACKED, CLEAN, PLACES, PLAN_TRIES, TEXTS, AsbEpisode
-from .data import Files
 from .joint import Joint, attacked, clean
 from .texts import Texts
 

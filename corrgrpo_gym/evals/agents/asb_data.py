@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import GymError
-from .data import Files, Layout
+from ..files import Files, Layout
 
 LAYOUT = Layout("asb", "data", "https://github.com/agiresearch/ASB")
 

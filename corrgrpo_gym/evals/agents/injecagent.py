@@ -16,9 +16,9 @@ from typing import Any
 
 from ...envs.chat import Message
 from ..benchmark import Benchmark, Case, Episode, Score
+from ..files import Files
 from ..metrics import Column, Estimator, mean
 from ..models.base import Reply
-from .data import Files
 from .injecagent_data import LAYOUT, Responses, Task, load
 from .injecagent_grader import EMAIL, NO_ACTION, Grade, grade
 from .texts import Texts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import GymError, unknown
-from .data import Files, Layout, checked
+from ..files import Files, Layout, checked
 from .injecagent_grader import Attack
 
 LAYOUT = Layout("injecagent", "data", "https://github.com/uiuc-kang-lab/InjecAgent")

@@ -21,14 +21,12 @@ class Rlla(Benchmark):
 
     name = "rlla"
 
-    def __init__(
-        self, data: str | Path | None = None, *, split: str = "test", strict_reference: bool = False
-    ) -> None:
+    def __init__(self, data: str | Path | None = None, *, split: str = "test", strict_reference: bool = False) -> None:
         """Load a split.
 
         Args:
-            data: None, "auto" or "hub" (its cache, then the hub), "embedded" (the package's own tasks), or the path of a
-                folder or file.
+            data: None, "auto" or "hub" (its cache, then the hub), "embedded" (the package's own tasks), or the path of
+                a folder or file.
             split: "test", or "train".
             strict_reference: score as the reference code does, where it differs.
 
