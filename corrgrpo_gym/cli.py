@@ -148,8 +148,8 @@ def evaluate(
     env: Annotated[
         str | None,
         typer.Option(
-            help="Benchmark: leetcode, humaneval, mbpp, livecodebench, rlla, api-bank, bfcl, asb, injecagent; or an "
-            "environment: a name of `corrgrpo-gym envs`; or package.module:thing, file.py:thing.",
+            help="Benchmark: leetcode, humaneval, mbpp, livecodebench, rlla, api-bank, bfcl, agentdojo, asb, "
+            "injecagent; or an environment: a name of `corrgrpo-gym envs`; or package.module:thing, file.py:thing.",
             show_default="required",
         ),
     ] = None,
@@ -205,9 +205,7 @@ def evaluate(
     ] = None,
     completions: Annotated[
         bool,
-        typer.Option(
-            "--completions", help="Plain completions, without a chat template.", show_default="off"
-        ),
+        typer.Option("--completions", help="Plain completions, without a chat template.", show_default="off"),
     ] = False,
     api_key_env: Annotated[
         str | None,
