@@ -64,8 +64,11 @@ class ApiBank(Benchmark):
         self.note = files.note
         self._official = prompt == "official"
         self._tools = _tools(files) if metric == "execution" else None
-        rows = [(level, row) for level, (name, _) in LEVELS.items() for row in files.json(name)]
-        self.cases = [self._case(files, level, i, row) for i, (level, row) in enumerate(rows)]
+        self.cases = [
+            self._case(level, number, row)
+            for level, (name, _) in LEVELS.items()
+            for number, row in enumerate(files.json(name))
+        ]
         self.settings = {"prompt": prompt, "metric": metric, "data": files.digest}
         levels = [mean("right", group=level) for level in LEVELS]
         by_level = zip(LEVELS, levels, strict=True)
@@ -81,7 +84,7 @@ class ApiBank(Benchmark):
             "numbers that an answer gives as numbers are not equal to the labels' texts",
         ]
 
-    def _case(self, files: Files, level: str, number: int, row: Any) -> Case:
+    def _case(self, level: str, number: int, row: Any) -> Case:
         try:
             label = row[LEVELS[level][1]]
             calls = calls_of(label)
@@ -90,9 +93,7 @@ class ApiBank(Benchmark):
         except (KeyError, TypeError, ValueError) as error:
             raise GymError(f"api-bank: {LEVELS[level][0]}, row {number}: {type(error).__name__} {error}") from None
         if len(calls) != 1 or not tools:
-            raise GymError(
-                f"api-bank: {LEVELS[level][0]}, row {number}: the label or the APIs can't be read: {label!r}"
-            )
+            raise GymError(f"api-bank: {LEVELS[level][0]}, row {number}: label or APIs can't be read: {label!r}")
         turns = turns_of(dialogue)
         if self._official:
             system, user = instruction.strip(), dialogue.strip()
