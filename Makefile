@@ -18,14 +18,14 @@ check: .venv/installed-dev
 	sh scripts/check.sh
 
 bench: .venv/installed-dev
-	$(BIN)/python benchmarks/bench_advantages.py
+	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done
 
 .venv/installed: pyproject.toml constraints.txt scripts/setup.sh
 	PYTHON="$(PYTHON)" sh scripts/setup.sh train,gguf,plot
 	touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt scripts/setup.sh
-	PYTHON="$(PYTHON)" sh scripts/setup.sh train,gguf,hub,tensorboard,plot,dev
+	PYTHON="$(PYTHON)" sh scripts/setup.sh train,gguf,hub,docker,agentdojo,tensorboard,plot,dev
 	touch $@ .venv/installed
 
 clean:

@@ -14,6 +14,10 @@ python=${PYTHON:-python3}
     exit 1
 }
 .venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$1]"
+case ",$1," in
+# The suites alone: what the package asks for besides is 290 MB of model SDKs that they do not use.
+*,agentdojo,*) .venv/bin/pip install --quiet --disable-pip-version-check --no-deps agentdojo==0.1.35 ;;
+esac
 
 if [ "$(uname)" = Linux ] && ! command -v bwrap >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

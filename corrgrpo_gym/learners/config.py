@@ -214,7 +214,7 @@ EMBEDDED_PRESET: dict[str, Any] = {
 # Environments that bring data of their own for it, and what they need besides.
 EMBEDDED_BY_ENV: dict[str, dict[str, Any]] = {
     "leetcode": {},
-    "rlla": {"warm_start": {"steps": 400}, "validation": {"prompts": 120}},
+    "rlla": {"warm_start": {"steps": 900}, "update": {"lr": 4e-4}, "validation": {"prompts": 120}},
     "agent": {
         "steps": 80,
         "rollout": {"prompts": 16, "samples": 8, "max_new_tokens": 160},

@@ -124,7 +124,7 @@ def test_what_the_warm_start_learns_from_leaves_room():
 
 def test_training_takes_the_embedded_tasks_by_itself():
     config = resolve({"env": "rlla", "model": "embedded"})
-    assert config.data == "embedded" and config.warm_start.steps == 400
+    assert config.data == "embedded" and config.warm_start.steps == 900
     assert resolve({"env": "rlla", "model": "./mine"}).data == "auto"
 
 
