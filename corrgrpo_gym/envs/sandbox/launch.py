@@ -26,7 +26,8 @@ def start(spec: dict[str, Any], what: str, control: socket.socket) -> "subproces
     ``spec["mounts"]`` are (source, destination) pairs that the jail shows read-only; ``{mounts}`` in the
     command stands for their arguments. With ``spec["uid"]`` the process runs under that user and group id; as
     another user may not reach the sources or the command (under a closed /root, say), they are first bound to
-    a directory of a private mount namespace that it can reach.
+    a directory of a private mount namespace that it can reach. It joins the control groups of ``spec["cgroups"]``
+    first.
 
     Raises:
         LaunchError: it does not start.
@@ -47,6 +48,9 @@ def start(spec: dict[str, Any], what: str, control: socket.socket) -> "subproces
             command.append(part.replace("{fd}", str(control.fileno())))
 
     def become() -> None:
+        for entrance in spec.get("cgroups", ()):
+            with open(entrance, "w") as file:
+                file.write("0")
         if uid is None:
             return
         if staging:

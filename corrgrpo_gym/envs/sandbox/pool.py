@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from . import backends
+from .backends.base import HARNESS_BYTES
 from .job import CodeJob, SandboxError, Verdict, VerdictLost
 from .timing import Timing
 from .worker import Worker, WorkerLost
@@ -93,6 +94,12 @@ class Sandbox:
             raise SandboxError(
                 f"task {job.name!r}: the sandbox is closed, or belongs to the process that this one was "
                 "forked from; make one here with make_sandbox()"
+            )
+        limit = self._pool.backend.memory_bytes
+        if limit is not None and job.memory_bytes + HARNESS_BYTES > limit:
+            raise SandboxError(
+                f"task {job.name!r}: programs may take {job.memory_bytes} bytes, and a worker of this sandbox {limit}; "
+                f"give make_sandbox memory_bytes={job.memory_bytes + HARNESS_BYTES} or more"
             )
 
     def judge(self, job: CodeJob) -> Verdict:

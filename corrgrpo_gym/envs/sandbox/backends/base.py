@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ....errors import GymError, unknown
-from ..job import SandboxUnavailable
+
+# Limits on a jail as a whole; each program's own are much lower.
+JAIL_BYTES = 8 << 30
+LEAST_BYTES = 1 << 30
+HARNESS_BYTES = 512 << 20  # what is not for a program
+PIDS = 80  # 64 threads of a program, and the processes of the harness
 
 
 @dataclass
@@ -107,11 +112,11 @@ def positive(backend: str, **values: float) -> None:
             raise GymError(f"sandbox {backend!r}: {name} is {value!r}; it must be a positive number")
 
 
-def fits(backend: str, limit: int, needed: int) -> None:
+def fits(backend: str, limit: int) -> None:
     """Check a jail's memory against what its parts may take.
 
     Raises:
-        SandboxUnavailable: it is too small.
+        GymError: it is too small.
     """
-    if limit < needed:
-        raise SandboxUnavailable(f"sandbox {backend!r}: memory_bytes is {limit}; one worker needs at least {needed}")
+    if limit < LEAST_BYTES:
+        raise GymError(f"sandbox {backend!r}: memory_bytes is {limit}; one worker needs at least {LEAST_BYTES}")

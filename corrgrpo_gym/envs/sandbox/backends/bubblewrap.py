@@ -9,16 +9,48 @@ from typing import Any
 
 from .. import runtime
 from ..job import SandboxUnavailable
-from .base import Backend, Place
+from . import cgroup
+from .base import JAIL_BYTES, PIDS, Backend, Place, fits, positive
 from .commands import environment, harness, in_jail
 
 _THREADS_COUNTED_PER_NAMESPACE = (5, 14)
 
 
 class Bubblewrap(Backend):
-    """The default: works on Linux without rights, and with more limits as root."""
+    """The default: works on Linux without rights, and with more limits as root.
+
+    Args:
+        memory_bytes: limit on each worker's jail as a whole, where control groups can be made.
+        cpus: how many CPUs each worker's jail may use, likewise.
+
+    Attributes:
+        unlimited: why jails as a whole have no limits here; empty where they have.
+    """
 
     name = "bubblewrap"
+
+    def __init__(self, memory_bytes: int = JAIL_BYTES, cpus: float = 1.0) -> None:
+        positive(self.name, memory_bytes=memory_bytes, cpus=cpus)
+        fits(self.name, memory_bytes)
+        self._memory_bytes = int(memory_bytes)
+        self._limits = cgroup.Limits(self._memory_bytes, PIDS, cpus)
+        self._hierarchies: list[cgroup.Hierarchy] = []
+        self.unlimited = ""
+        try:
+            self._hierarchies = cgroup.hierarchies()
+            cgroup.sweep(self._hierarchies)
+            group = cgroup.Group(self._hierarchies, self._limits)
+            try:
+                group.prove()
+            finally:
+                group.remove()
+        except cgroup.Unusable as reason:
+            self.unlimited = str(reason)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Limit on the memory of one worker's jail."""
+        return self._memory_bytes
 
     def place(self, uid: int) -> Place:
         """Return how the judge starts a jail under bubblewrap.
@@ -59,15 +91,26 @@ class Bubblewrap(Backend):
             *("--dev-bind", "/dev/urandom", "/dev/urandom", "--remount-ro", "/", "--chdir", "/", "--"),
         ]
         python = runtime.interpreter()
+        group = None if self.unlimited else self._group()
         return Place(
             {
+                "cgroups": group.entrances if group else [],
                 "zygote": command + in_jail("jail.zygote", f"{{fd}},{int(_counts_threads())}", python),
                 "reader": command + in_jail("jail.reader", "{fd}", python),
                 "mounts": [(os.path.realpath(path), path) for path in single] + harness(),
                 "uid": uid if os.geteuid() == 0 else None,
                 "env": environment(),
-            }
+            },
+            clear=group.remove if group else lambda: None,
         )
+
+    def _group(self) -> cgroup.Group:
+        try:
+            return cgroup.Group(self._hierarchies, self._limits)
+        except cgroup.Unusable as reason:
+            raise SandboxUnavailable(
+                f"sandbox 'bubblewrap': cgroups could be made before, but not now: {reason}"
+            ) from None
 
     def check(self, greeting: dict[str, Any]) -> None:
         """Refuse a jail without a system-call filter, or not in a process namespace of its own."""

@@ -24,7 +24,7 @@ from ..jail.keeper import SOCKET, TOKEN
 from ..job import SandboxUnavailable
 from . import image as images
 from . import owner
-from .base import Backend, Place, fits, positive
+from .base import JAIL_BYTES, PIDS, Backend, Place, fits, positive
 from .commands import environment, in_jail
 from .profile import profile
 
@@ -33,8 +33,6 @@ _NAME = "sandbox 'docker'"
 _NOBODY = 65534
 _CONNECT_SECONDS = 60.0
 _API_SECONDS = 60
-_PIDS = 80  # 64 threads of a program, the processes of the harness
-_LEAST_BYTES = 3 << 30  # the reader may take 2 GiB of address space, a program 1
 _HELLO_BYTES = 4096
 _ENDED = ("exited", "dead")
 
@@ -53,10 +51,10 @@ class Docker(Backend):
     name = "docker"
 
     def __init__(
-        self, image: str | None = None, runtime: str | None = None, memory_bytes: int = 4 << 30, cpus: float = 1.0
+        self, image: str | None = None, runtime: str | None = None, memory_bytes: int = JAIL_BYTES, cpus: float = 1.0
     ) -> None:
         positive(self.name, memory_bytes=memory_bytes, cpus=cpus)
-        fits(self.name, memory_bytes, _LEAST_BYTES)
+        fits(self.name, memory_bytes)
         self._given, self._runtime, self._memory_bytes, self._cpus = image, runtime, int(memory_bytes), cpus
         self._lock = threading.Lock()
         self._client: Any = None
@@ -149,7 +147,7 @@ class Docker(Backend):
             mem_limit=self._memory_bytes,
             memswap_limit=self._memory_bytes,
             nano_cpus=int(self._cpus * 1e9),
-            pids_limit=_PIDS,
+            pids_limit=PIDS,
             ulimits=[types.Ulimit(name="core", soft=0, hard=0), types.Ulimit(name="nofile", soft=256, hard=256)],
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true", f"seccomp={profile()}"],
