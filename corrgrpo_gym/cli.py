@@ -371,6 +371,25 @@ def plot(
     typer.echo(f"wrote {curves.draw(runs, out or runs[0] / 'curves.png')}")
 
 
+@app.command("doctor")
+def check_sandboxes() -> None:
+    """Say which sandboxes for programs work here, what each does not isolate, and how to get a better one.
+
+    Each is really started and judges two programs. Status 0: the default one works.
+    """
+    import shutil
+
+    from .envs.sandbox import backends, doctor
+
+    works, width = False, min(shutil.get_terminal_size().columns, 100)
+    for name in backends.NAMES:
+        finding = doctor.examine(name)
+        works = works or (name == backends.DEFAULT and not finding.problem)
+        typer.echo(doctor.describe(finding, width) + "\n")
+    typer.echo("\n".join(doctor.wrapped(doctor.SHARED_KERNEL, width)))
+    raise typer.Exit(0 if works else 1)
+
+
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 

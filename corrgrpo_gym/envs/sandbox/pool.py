@@ -173,6 +173,11 @@ class Sandbox:
         finally:
             self._idle.put(worker)
 
+    @property
+    def gaps(self) -> tuple[backends.Gap, ...]:
+        """What the back end does not confine on this machine."""
+        return self._pool.backend.gaps()
+
     def close(self) -> None:
         """End all workers. Verdicts that are being taken fail."""
         self._finalizer()

@@ -6,6 +6,7 @@ from typing import Any
 from ....errors import unknown
 from ..job import SandboxUnavailable
 from .base import Backend, Place, configured
+from .gaps import ATTACKS, Gap
 
 DEFAULT = "bubblewrap"
 # From the strongest on; loaded when they are asked for.
@@ -25,4 +26,4 @@ def make(name: str, options: dict[str, Any]) -> Backend:
     return configured(getattr(importlib.import_module(f".{module}", __name__), kind), options)
 
 
-__all__ = ["DEFAULT", "NAMES", "Backend", "Place", "make"]
+__all__ = ["ATTACKS", "DEFAULT", "NAMES", "Backend", "Gap", "Place", "make"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ....errors import GymError, unknown
+from .gaps import Gap
 
 # Limits on a jail as a whole; each program's own are much lower.
 JAIL_BYTES = 8 << 30
@@ -49,7 +50,6 @@ class Backend:
 
     Attributes:
         name: what users call it.
-        gaps: names of what it does not confine (see `gaps`), each with what that means here.
     """
 
     name: ClassVar[str]
@@ -71,6 +71,10 @@ class Backend:
         Raises:
             SandboxUnavailable: it does not.
         """
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """What it does not confine on this machine; complete after the first `check`."""
+        raise NotImplementedError
 
     def advice(self, complaint: str) -> str:
         """Turn what a jail's command wrote into what to do."""

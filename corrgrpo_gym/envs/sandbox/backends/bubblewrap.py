@@ -12,6 +12,7 @@ from ..job import SandboxUnavailable
 from . import cgroup
 from .base import JAIL_BYTES, PIDS, Backend, Place, fits, positive
 from .commands import environment, harness, in_jail
+from .gaps import UNCOUNTED, UNPARTED, Gap, ungrouped
 
 _THREADS_COUNTED_PER_NAMESPACE = (5, 14)
 
@@ -36,6 +37,7 @@ class Bubblewrap(Backend):
         self._limits = cgroup.Limits(self._memory_bytes, PIDS, cpus)
         self._hierarchies: list[cgroup.Hierarchy] = []
         self.unlimited = ""
+        self._apart = False
         try:
             self._hierarchies = cgroup.hierarchies()
             cgroup.sweep(self._hierarchies)
@@ -119,6 +121,14 @@ class Bubblewrap(Backend):
                 f"sandbox 'bubblewrap': no system-call filter for this machine ({platform.machine()}); x86_64 "
                 "and aarch64 have one"
             )
+
+        self._apart = bool(greeting["apart"])
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """What depends on rights and the kernel."""
+        found = [ungrouped(self.unlimited)] if self.unlimited else []
+        found += [] if _counts_threads() or not self.unlimited else [UNCOUNTED]
+        return tuple(found + ([] if self._apart else [UNPARTED]))
 
     def advice(self, complaint: str) -> str:
         """Name the setting that is in the way."""

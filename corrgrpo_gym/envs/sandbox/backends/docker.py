@@ -26,6 +26,7 @@ from . import image as images
 from . import owner
 from .base import JAIL_BYTES, PIDS, Backend, Place, fits, positive
 from .commands import environment, in_jail
+from .gaps import FIGURES, SHARED, Gap
 from .profile import profile
 
 _OWNER = f"{images.LABEL}.owner"
@@ -159,6 +160,10 @@ class Docker(Backend):
         """Refuse containers whose programs have no system-call filter."""
         if not greeting["seccomp"]:
             raise SandboxUnavailable(f"{_NAME}: no system-call filter for this machine; x86_64 and aarch64 have one")
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """What containers show and share."""
+        return FIGURES, SHARED
 
     def advice(self, complaint: str) -> str:
         """Say what the container's parts need."""

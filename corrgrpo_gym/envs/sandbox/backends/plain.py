@@ -2,6 +2,7 @@
 
 from .base import Backend, Place
 from .commands import environment, on_host
+from .gaps import PLAIN, Gap
 
 
 class Plain(Backend):
@@ -20,3 +21,7 @@ class Plain(Backend):
                 "env": environment(),
             }
         )
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Nearly everything."""
+        return PLAIN
