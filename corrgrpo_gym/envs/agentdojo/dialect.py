@@ -12,12 +12,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import distribution
-from pathlib import Path
 from typing import Any
 
 from ..chat import Message
 from ..tool_calls import Call, parse
+from . import upstream
 from .suites import Suite
 from .tools import CALLS
 
@@ -64,8 +63,7 @@ def system_message() -> str:
     """The system message that the package has for agents."""
     import yaml
 
-    path = Path(str(distribution("agentdojo").locate_file("agentdojo/data/system_messages.yaml")))
-    return str(yaml.safe_load(path.read_text())["default"])
+    return str(yaml.safe_load((upstream.folder() / "data/system_messages.yaml").read_text())["default"])
 
 
 def opening(suite: Suite, prompt: str, system: str, native: bool, several: bool) -> list[Message]:

@@ -92,7 +92,7 @@ class AgentDojoEnv(MultiRewardEnv):
         *,
         attacks: str | Sequence[str] = ATTACKS,
         suite: str | Sequence[str] = (),
-        cases: Sequence[str] = (),
+        cases: str | Sequence[str] = (),
         tools: str = "prompt",
         recipe: str = "default",
         calls_per_turn: int | None = None,
@@ -105,7 +105,7 @@ class AgentDojoEnv(MultiRewardEnv):
 
         Args:
             split: "train" (1584 cases with the two attacks of the paper) or "test" (411).
-            attacks: names of attacks, in a list or with commas between; see `agentdojo.cases.attack_names`.
+            attacks: names of attacks, in a list or with commas between, as in the next two; see `cases.attack_names`.
             suite: workspace, travel, banking, slack: only these.
             cases: names of cases, in the place of all others; of any split and attack.
             tools: how the model learns of its tools: "prompt" or "native" (see `dialect`).
@@ -120,7 +120,7 @@ class AgentDojoEnv(MultiRewardEnv):
         Raises:
             GymError: bad options, or the package agentdojo is not installed.
         """
-        only = [s.strip() for s in suite.split(",") if s.strip()] if isinstance(suite, str) else list(suite)
+        only, names = _listed(suite), _listed(cases)
         for option, value, known in (
             ("split", split, SPLITS),
             ("tools", tools, TOOLS),
@@ -134,7 +134,6 @@ class AgentDojoEnv(MultiRewardEnv):
             calls_per_turn = 1 if recipe == "paper" else 0
         if max_turns < 1 or calls_per_turn < 0:
             raise GymError("agentdojo: max_turns must be at least 1, and calls_per_turn at least 0")
-        names = [cases] if isinstance(cases, str) else list(cases)
         chosen = case_list.checked_attacks(attacks)
         tasks = [case_list.case_of(n) for n in names] if names else case_list.make_cases(split, chosen, only)
         note = f"package agentdojo {case_list.upstream.VERSION}, benchmark {case_list.upstream.BENCHMARK}"
@@ -262,6 +261,11 @@ class AgentDojoEnv(MultiRewardEnv):
         }
         reward = [float(valid and verdict.utility), safety, float(not state.problem)]
         return Turn(reward, terminated=True, info=info)
+
+
+def _listed(names: str | Sequence[str]) -> list[str]:
+    """Names from a list, or from a text with commas."""
+    return [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
 
 
 def outcome(case: Case, problem: Problem, context: bool, attack: bool | None, attempt: bool, exposed: bool) -> str:

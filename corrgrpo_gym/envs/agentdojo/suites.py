@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import distribution
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -79,7 +78,7 @@ class _Template:
     """
 
     def __init__(self, official: Any):
-        folder = Path(str(distribution("agentdojo").locate_file("agentdojo"))) / "data/suites" / official.name
+        folder = upstream.folder() / "data/suites" / official.name
         vectors = _read(folder / "injection_vectors.yaml")
         self.defaults: Mapping[str, str] = {name: vector["default"] for name, vector in vectors.items()}
         text = _quoted(_read(folder / "environment.yaml"))

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from threading import Lock
@@ -47,6 +47,11 @@ def module(name: str) -> Any:
             return importlib.import_module(f"{_NAME}.{name}")
         except ModuleNotFoundError as error:
             raise GymError(f"agentdojo needs the package {error.name!r}. Install it with: {INSTALL}") from error
+
+
+def folder() -> Path:
+    """Where the package is installed, whatever else is called agentdojo."""
+    return Path(str(metadata.distribution("agentdojo").locate_file("agentdojo")))
 
 
 def load() -> dict[str, Any]:
@@ -107,10 +112,9 @@ class _Finder(MetaPathFinder):
         if fullname.partition(".")[0] != _NAME:
             return None
         if path is None:
-            found = PathFinder.find_spec("agentdojo")
-            path = [str(Path(found.origin).parent.parent)] if found and found.origin else []
-        for folder in path:
-            place = Path(folder) / ("agentdojo" if fullname == _NAME else fullname.rpartition(".")[2])
+            path = [str(folder().parent)]
+        for holder in path:
+            place = Path(holder) / ("agentdojo" if fullname == _NAME else fullname.rpartition(".")[2])
             for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
                 if file.is_file():
                     loader = _Loader(fullname, str(file))

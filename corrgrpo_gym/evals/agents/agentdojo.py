@@ -85,8 +85,6 @@ class AgentDojo(Benchmark):
         """
         if split not in SPLITS:
             raise GymError(f"agentdojo: {unknown('split', str(split), SPLITS)}")
-        if isinstance(cases, str):
-            cases = [name.strip() for name in cases.split(",") if name.strip()]
         self.env = AgentDojoEnv(
             split,
             attacks=attacks,
