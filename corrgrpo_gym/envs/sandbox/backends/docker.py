@@ -15,7 +15,6 @@ import shutil
 import socket
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,6 @@ _NOBODY = 65534
 _CONNECT_SECONDS = 60.0
 _API_SECONDS = 60
 _HELLO_BYTES = 4096
-_ENDED = ("exited", "dead")
 
 
 class Docker(Backend):
@@ -111,8 +109,11 @@ class Docker(Backend):
         try:
             with _listen(folder) as listener:
                 container = self._create(uid, f"{folder}/channel", token)
-                container.start()
-                stream = _meet(listener, container, token)
+                # Taken before the start, as the container is gone with its end.
+                output = container.attach_socket(params={"stdout": 1, "stderr": 1, "stream": 1})
+                with contextlib.closing(output):
+                    container.start()
+                    stream = _meet(listener, output, token)
         except BaseException:
             _remove(container)
             raise
@@ -131,7 +132,7 @@ class Docker(Backend):
         python = runtime.interpreter() if self._given is None else "python3"
         types = importlib.import_module("docker.types")
         libraries = environment(libraries=self._given is None)
-        return self._client.containers.create(
+        return self._masked(
             self._image,
             entrypoint=in_jail("jail.keeper", "0", python),
             command=[],
@@ -139,6 +140,7 @@ class Docker(Backend):
             working_dir="/",
             user=f"{uid}:{uid}",
             hostname="sandbox",
+            auto_remove=True,
             labels={images.LABEL: "worker", _OWNER: owner.mine()},
             network_mode="none",
             ipc_mode="none",
@@ -152,9 +154,17 @@ class Docker(Backend):
             ulimits=[types.Ulimit(name="core", soft=0, hard=0), types.Ulimit(name="nofile", soft=256, hard=256)],
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true", f"seccomp={profile()}"],
-            log_config=types.LogConfig(type="json-file", config={"max-size": "64k"}),
+            log_config=types.LogConfig(type="none"),
             runtime=self._runtime,
         )
+
+    def _masked(self, image: str, **options: Any) -> Any:
+        """Create a container that does not show the machine's figures; the SDK has no option for that."""
+        config = importlib.import_module("docker.models.containers")._create_container_args(
+            {"image": image, "version": self._client.api._version, **options}
+        )
+        config["host_config"]["MaskedPaths"] = [*_figures(), "/sys", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"]
+        return self._client.containers.get(self._client.api.create_container(**config)["Id"])
 
     def check(self, greeting: dict[str, Any]) -> None:
         """Refuse containers whose programs have no system-call filter."""
@@ -181,6 +191,12 @@ class Docker(Backend):
                 self._client.close()
 
 
+def _figures() -> list[str]:
+    """What is in /proc besides processes."""
+    own = ("self", "thread-self")
+    return [f"/proc/{name}" for name in os.listdir("/proc") if not name.isdigit() and name not in own]
+
+
 def _listen(folder: str) -> socket.socket:
     """Listen in a folder that the container sees. Others on this machine cannot reach what is around it."""
     inner = f"{folder}/channel"
@@ -198,24 +214,31 @@ def _listen(folder: str) -> socket.socket:
     return listener
 
 
-def _meet(listener: socket.socket, container: Any, token: str) -> socket.socket:
+def _said(output: Any) -> str:
+    """What an ended container wrote: its stream is in frames, each of 8 bytes and a text."""
+    data, text = output.read() or b"", b""
+    while len(data) > 8:
+        size = int.from_bytes(data[4:8], "big")
+        text, data = text + data[8 : 8 + size], data[8 + size :]
+    return text.decode("utf-8", "replace").strip()[-2000:]
+
+
+def _meet(listener: socket.socket, output: Any, token: str) -> socket.socket:
     """Wait for the keeper, and see how it is confined.
 
     Raises:
         SandboxUnavailable: it does not come, or is not confined.
     """
-    deadline = time.monotonic() + _CONNECT_SECONDS
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
-        while not selector.select(0.25):
-            container.reload()
-            if container.status in _ENDED or time.monotonic() > deadline:
-                said = container.logs(tail=20).decode("utf-8", "replace").strip()[-2000:]
-                raise SandboxUnavailable(
-                    f"{_NAME}: the container does not connect: {said or container.attrs['State'].get('Error')}\n"
-                    "- The engine must be on this machine and share its kernel (no virtual machine, no gVisor); with "
-                    "an image of your own, that needs a python3 of 3.11 or newer"
-                )
+        selector.register(output, selectors.EVENT_READ)
+        ready = [key.fileobj for key, _ in selector.select(_CONNECT_SECONDS)]
+    if listener not in ready:
+        raise SandboxUnavailable(
+            f"{_NAME}: the container does not connect: {_said(output) if ready else 'it hangs'}\n"
+            "- The engine must be on this machine and share its kernel (no virtual machine, no gVisor); with "
+            "an image of your own, that needs a python3 of 3.11 or newer"
+        )
     stream, _ = listener.accept()
     try:
         stream.settimeout(_CONNECT_SECONDS)

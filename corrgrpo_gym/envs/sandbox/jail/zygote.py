@@ -16,6 +16,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import sys
 import types
 import warnings
@@ -84,6 +85,9 @@ _fork = _libc.fork
 
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _OWN = 0x10000000 | 0x20000000 | 0x08000000  # namespaces for users, processes, IPC
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+_CAPABILITIES_3 = struct.pack("@Ii", 0x20080522, 0)
+_NO_CAPABILITIES = bytes(24)
 
 
 def _fork_apart() -> int:
@@ -92,7 +96,12 @@ def _fork_apart() -> int:
     That leaves the C library's record of the thread's id as it was, which is right where this process and the new one
     are both process 1 of their namespaces.
     """
-    return _libc.syscall(_CLONE[os.uname().machine], _OWN | signal.SIGCHLD, 0, 0, 0, 0)
+    machine = os.uname().machine
+    pid = _libc.syscall(_CLONE[machine], _OWN | signal.SIGCHLD, 0, 0, 0, 0)
+    # The first process of a user namespace begins with every capability in it.
+    if pid == 0 and _libc.syscall(_CAPSET[machine], _CAPABILITIES_3, _NO_CAPABILITIES):
+        os._exit(1)
+    return pid
 
 
 def _can_fork_apart() -> bool:
