@@ -12,6 +12,8 @@ from . import wire
 _SLICE = struct.pack("@ll", 0, 50_000)  # a timeval: how often the clock is looked at
 _SETTLE_TRIES = 40
 _SETTLE_SECONDS = 50e-6
+_FIRST_LOOK, _LAST_LOOK = 200e-6, 20e-3  # seconds between looks at what has come
+_BUFFER = 1 << 22
 _CREDENTIALS = struct.Struct("@iII")
 
 
@@ -31,6 +33,8 @@ class Channel:
         self._stream, self.peer = socket.socketpair()
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self._stream.setsockopt(socket.SOL_SOCKET, option, _SLICE)
+        for end in (self._stream, self.peer):  # as large as the kernel admits
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
         # Before the other end can write: credentials are attached when a message is sent.
         self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.limit = limit
@@ -79,7 +83,7 @@ class Channel:
         """Seconds of CPU time that the process has used since `start_clock`, all its threads together."""
         return time.clock_gettime(self._clock) - self._base
 
-    def settle(self, states: str = "SDTZX") -> bool:
+    def settle(self, states: str = "SDTZX", tries: int = _SETTLE_TRIES) -> bool:
         """Wait a moment until the process is off the CPU, so that its clock is exact.
 
         The kernel adds to the clock when a process leaves the CPU and, of one that is running, at the next
@@ -89,7 +93,7 @@ class Channel:
         Returns:
             Whether it has left the CPU, and has no other threads, of which nothing is known.
         """
-        for _ in range(_SETTLE_TRIES):
+        for _ in range(tries):
             try:
                 with open(f"/proc/{self.pid}/stat", "rb", buffering=0) as file:
                     fields = file.read(1024).rpartition(b")")[2].split()
@@ -155,3 +159,59 @@ class Channel:
             except (BrokenPipeError, ConnectionResetError):
                 self.check()
                 raise EOFError from None
+
+    def burst(self, data: bytes, count: int) -> list[bytes]:
+        """Send framed messages ahead, and return the ``count`` messages that come back.
+
+        Looks only now and then for what has come: a process that wakes nobody and waits for nobody runs through, which
+        is what its time should be taken of.
+
+        Raises:
+            EOFError: the process ended.
+            OverTime: its CPU time is used up.
+            BadBytes: a message is too large, or more has come.
+        """
+        rest, received, messages = memoryview(data), bytearray(), list[bytes]()
+        pause = _FIRST_LOOK
+        while True:
+            try:
+                while rest:
+                    rest = rest[self._stream.send(rest, socket.MSG_DONTWAIT) :]
+            except BlockingIOError:
+                pass
+            except (BrokenPipeError, ConnectionResetError):
+                rest = rest[:0]  # what it has sent before its end is still to be read
+            moved = self._take(received)
+            while len(received) >= 4 and len(messages) < count:
+                size = wire.frame_length(bytes(received[:4]))
+                if size > wire.MAX_FRAME:
+                    raise wire.BadBytes("a message is too large")
+                if len(received) < 4 + size:
+                    break
+                messages.append(bytes(received[4 : 4 + size]))
+                del received[: 4 + size]
+            self.check()
+            if len(messages) == count:
+                if received:
+                    raise wire.BadBytes("more answers than calls")
+                return messages
+            if not moved:
+                time.sleep(pause)
+                pause = min(pause * 1.5, _LAST_LOOK)
+
+    def _take(self, received: bytearray) -> bool:
+        """Read what has come; whether there was anything."""
+        before = len(received)
+        while True:
+            try:
+                part = self._stream.recv(1 << 18, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return len(received) > before
+            except ConnectionResetError:
+                part = b""
+            if not part:
+                if len(received) > before:
+                    return True
+                self.check()
+                raise EOFError
+            received += part

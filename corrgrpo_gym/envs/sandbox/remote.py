@@ -107,24 +107,45 @@ class Line:
             OverTime: its CPU time is used up.
             BadBytes: what came is no answer to this request.
         """
-        channel = self.channel
-        self._nonce += 1
-        nonce = self._nonce.to_bytes(wire.NONCE, "little")
-        data = wire.frame(nonce + request)
-        if self._first is not None:
-            data = self._first + data
-            self._first = None
-            channel.start_clock()
+        data, nonces = self._framed([request])
         try:
-            channel.write(data)
-            answer = channel.read()
+            self.channel.write(data)
+            answer = self.channel.read()
         finally:
-            self.cpu = channel.used()
-        if self.cpu > channel.limit:
+            self.cpu = self.channel.used()
+        return self._checked([answer], nonces)[0]
+
+    def ask_all(self, requests: list[bytes]) -> list[bytes]:
+        """Send requests ahead and return the answers.
+
+        Raises:
+            EOFError: the process ended.
+            OverTime: its CPU time is used up.
+            BadBytes: what came are not the answers to these requests.
+        """
+        data, nonces = self._framed(requests)
+        try:
+            answers = self.channel.burst(data, len(requests))
+        finally:
+            self.cpu = self.channel.used()
+        return self._checked(answers, nonces)
+
+    def _framed(self, requests: list[bytes]) -> tuple[bytes, list[bytes]]:
+        frames = [self._first] if self._first is not None else []
+        nonces = [(self._nonce + i).to_bytes(wire.NONCE, "little") for i in range(1, 1 + len(requests))]
+        self._nonce += len(requests)
+        frames += [wire.frame(nonce + request) for nonce, request in zip(nonces, requests, strict=True)]
+        if self._first is not None:
+            self._first = None
+            self.channel.start_clock()
+        return b"".join(frames), nonces
+
+    def _checked(self, answers: list[bytes], nonces: list[bytes]) -> list[bytes]:
+        if self.cpu > self.channel.limit:
             raise OverTime
-        if answer[: wire.NONCE] != nonce:
+        if any(answer[: wire.NONCE] != nonce for answer, nonce in zip(answers, nonces, strict=True)):
             raise wire.BadBytes("an answer to another call")
-        return answer[wire.NONCE :]
+        return [answer[wire.NONCE :] for answer in answers]
 
 
 class Candidate:

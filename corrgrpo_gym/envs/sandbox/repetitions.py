@@ -17,9 +17,11 @@ from .channel import OverTime
 from .jails import Jail
 from .remote import Line, Stop
 
+_SETTLE_TRIES = 400
+
 Calls = list[tuple[bytes, bytes]]
 
-# It gets the answers along with the prelude, which a process runs before its clock starts.
+# A program gets the answers along with its prelude, which a process runs before its clock starts.
 _PLAYBACK_PRELUDE = """
 import marshal as _marshal, sys as _sys
 def _played(kind, tree):
@@ -34,16 +36,15 @@ _plays = [_played(*_answer) for _answer in _marshal.loads(%r)]
 _plays.reverse()
 _plays = _plays.pop
 """
-_PLAYBACK = """
-def play(*args, **kwargs):
-    value = _plays()
+_RAISING_PRELUDE = """
+def _plays(_pop=_plays):
+    value = _pop()
     if isinstance(value, Exception):
         raise value
     return value
-class Solution:
-    play = play
-Solution.play = staticmethod(play)
 """
+_METHOD = "class Solution:\n    def play(self, *args, **kwargs):\n        return _plays()\n"
+_FUNCTION = "def play(*args, **kwargs):\n    return _plays()\n"
 
 
 class Untimed(Exception):
@@ -72,8 +73,11 @@ def playback(job: dict[str, Any], calls: Calls) -> Repeatable:
     """
     known = [(answer[:1].decode(), wire.loads(answer, 1)) for _, answer in calls]
     prelude = job["prelude"] + "\n" + _PLAYBACK_PRELUDE % marshal.dumps(known, wire.MARSHAL_VERSION)
-    entry_point = "Solution().play" if "()" in job["entry_point"] else "play"
-    code = compile(_PLAYBACK, "<playback>", "exec", 0, True, 0)
+    if any(kind == "E" for kind, _ in known):
+        prelude += _RAISING_PRELUDE
+    method = "()" in job["entry_point"]
+    code = compile(_METHOD if method else _FUNCTION, "<playback>", "exec", 0, True, 0)
+    entry_point = "Solution().play" if method else "play"
     return Repeatable({**job, "prelude": prelude, "entry_point": entry_point}, marshal.dumps(code), [])
 
 
@@ -95,15 +99,14 @@ def repeat(
     channel = jail.fork(side.job)
     used, problem = 0.0, ""
     try:
-        channel.settle()
+        channel.settle(tries=_SETTLE_TRIES)
         line = Line(channel, side.program, side.job["entry_point"])
         with watch(_Alarm(), side.job["wall_seconds"]):
-            for number, request in enumerate(requests):
-                answer = line.ask(request)
-                if side.answers and answer != side.answers[number]:
-                    problem = "answers otherwise when it runs again"
-                    break
+            answers = line.ask_all(requests)
+        channel.settle(tries=_SETTLE_TRIES)
         used = jail.settle(channel)
+        if side.answers and answers != side.answers:
+            problem = "answers otherwise when it runs again"
         if used > channel.limit:
             raise OverTime
     except (Stop, OverTime):

@@ -28,9 +28,11 @@ METHOD = 1  # to be raised with every change of what is timed, so that kept time
 SHARE_ROUNDS = 8  # the rounds of the paper's efficiency
 LOOKS = (8, 15, 25, 40)
 _ERROR = 0.01  # of one look
-_SAME = 0.01  # differences up to this are the memory's layout, not the program's work
+# Programs of equal work differ by the layout of their memory: differences up to this share and this much are no claim.
+_SAME = 0.01
+_SAME_SECONDS = 20e-6
 _LONG_SECONDS = 0.02  # a round of this much of the shorter side's own time is long enough
-_MOST_RUNS = 32  # of each side in a round
+_MOST_RUNS = 16  # of each side in a round
 _SHORTEST = 5e-6  # seconds of a program's own time that can be told from none
 _WARM_UP = 2
 _HARNESS_RUNS = 5
@@ -47,7 +49,7 @@ class Timing:
 
     Attributes:
         ranking: ``faster`` or ``slower`` than the reference, where the interval of the ratio lies on one side of 1 by
-            more than a hundredth; else ``undecided``.
+            more than a hundredth and 20 microseconds; else ``undecided``.
         rounds: pairs that were timed; 0 where nothing was.
         runs: runs of each side that one round sums.
         faster_share: share of the first eight rounds in which the program was faster than the reference.
@@ -104,7 +106,8 @@ def compare(run: Callable[[Side], float], spend: float) -> Timing:
         spend: CPU seconds after which the rounds from the sixteenth on are not worth more.
     """
     harness = [run("harness") for _ in range(_HARNESS_RUNS)]
-    warm = [min(run(side), run(side)) for side in ("candidate", "reference") for _ in range(1)]
+    sides: tuple[Side, Side] = ("candidate", "reference")
+    warm = [min(run(side) for _ in range(_WARM_UP)) for side in sides]
     spent = sum(harness) + _WARM_UP * sum(warm)
     own = max(min(warm) - statistics.median(harness), _SHORTEST)
     runs = min(max(math.ceil(_LONG_SECONDS / own), 1), _MOST_RUNS)
@@ -113,8 +116,7 @@ def compare(run: Callable[[Side], float], spend: float) -> Timing:
     while True:
         totals = {"candidate": 0.0, "reference": 0.0}
         for turn in range(runs):
-            order: tuple[Side, Side] = ("candidate", "reference")
-            for side in order if (len(sums) + turn) % 2 == 0 else order[::-1]:
+            for side in sides if (len(sums) + turn) % 2 == 0 else sides[::-1]:
                 totals[side] += run(side)
             if with_harness and turn % _HARNESS_EVERY == 0:
                 harness.append(run("harness"))
@@ -122,9 +124,7 @@ def compare(run: Callable[[Side], float], spend: float) -> Timing:
         spent += sum(totals.values())
         if len(sums) in LOOKS:
             timing = conclude(sums, statistics.median(harness), runs)
-            assert timing.low is not None and timing.high is not None
-            same = 1 - _SAME < timing.low and timing.high < 1 + _SAME
-            enough = len(sums) == LOOKS[-1] or (len(sums) >= LOOKS[1] and (same or spent > spend))
+            enough = len(sums) == LOOKS[-1] or (len(sums) >= LOOKS[1] and (_alike(timing) or spent > spend))
             if timing.ranking != "undecided" or enough:
                 return timing
 
@@ -140,7 +140,9 @@ def conclude(sums: Sequence[tuple[float, float]], harness: float, runs: int) -> 
     own = [tuple(max(total / runs - harness, _SHORTEST) for total in pair) for pair in sums]
     ratios = [candidate / reference for candidate, reference in own]
     low, high = interval(ratios)
-    ranking: Ranking = "faster" if high < 1 - _SAME else "slower" if low > 1 + _SAME else "undecided"
+    unit = statistics.median(reference for _, reference in own)
+    margin = _margin(unit)
+    ranking: Ranking = "faster" if high < 1 - margin else "slower" if low > 1 + margin else "undecided"
     shared = sums[:SHARE_ROUNDS]
     return Timing(
         ranking=ranking,
@@ -151,6 +153,17 @@ def conclude(sums: Sequence[tuple[float, float]], harness: float, runs: int) -> 
         low=low,
         high=high,
         candidate_seconds=statistics.median(candidate for candidate, _ in own),
-        reference_seconds=statistics.median(reference for _, reference in own),
+        reference_seconds=unit,
         harness_seconds=harness,
     )
+
+
+def _margin(reference_seconds: float) -> float:
+    return _SAME + _SAME_SECONDS / reference_seconds
+
+
+def _alike(timing: Timing) -> bool:
+    """Whether the interval says that there is nothing to claim."""
+    assert timing.low is not None and timing.high is not None and timing.reference_seconds is not None
+    margin = _margin(timing.reference_seconds)
+    return 1 - margin < timing.low and timing.high < 1 + margin
