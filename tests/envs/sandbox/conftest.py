@@ -1,9 +1,14 @@
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from corrgrpo_gym.envs.sandbox import CodeJob, Sandbox, Verdict, make_sandbox
+from corrgrpo_gym.envs.sandbox.backends import ATTACKS
+
+from . import other_user
+from .engine import running
 
 Judge = Callable[..., Verdict]
 
@@ -50,8 +55,33 @@ def is_same_tree(p, q):
 """
 
 
-@pytest.fixture(scope="session", params=["bubblewrap", "subprocess"])
-def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+# Confinement and forgery are tried on all back ends; what the judge makes of values, on a jail and on none.
+ALL = ("docker", "bubblewrap", "bubblewrap-user", "subprocess")
+FEW = ("bubblewrap", "subprocess")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "sandbox" in metafunc.fixturenames:
+        everywhere = getattr(metafunc.module, "EVERYWHERE", False)
+        metafunc.parametrize("sandbox", ALL if everywhere else FEW, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Any]:
+    with running() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Any]:
+    if request.param == "bubblewrap-user" and os.geteuid() == 0:
+        with other_user.sandbox() as made:
+            yield made
+        return
+    if request.param == "bubblewrap-user":
+        pytest.skip("not root: 'bubblewrap' already is that of a user without rights")
+    if request.param == "docker":
+        request.getfixturevalue("engine")
     if request.param == "subprocess":
         with pytest.warns(UserWarning, match="DOES NOT ISOLATE"):
             made = make_sandbox("subprocess", workers=1)
@@ -59,6 +89,19 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
         made = make_sandbox(request.param, workers=1)
     with made:
         yield made
+
+
+@pytest.fixture
+def against(sandbox: Any) -> Callable[[str], None]:
+    """Skip where the back end declares that it does not stop this class of attack."""
+
+    def declared(attack: str) -> None:
+        assert attack in ATTACKS
+        for gap in sandbox.gaps:
+            if gap.attack == attack:
+                pytest.skip(f"declared: {gap.what}")
+
+    return declared
 
 
 @pytest.fixture(scope="session")

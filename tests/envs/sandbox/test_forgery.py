@@ -9,6 +9,7 @@ like any crash.
 
 import pytest
 
+EVERYWHERE = True  # see conftest
 CHECK = """
 assert candidate(1) == 2
 assert candidate(41) == 42
