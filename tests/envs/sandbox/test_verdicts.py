@@ -178,8 +178,8 @@ def test_cpu_time_counts_loading_and_calls_but_not_sleep(judge):
     lazy = judge("import time\ndef f(n):\n    time.sleep(1)\n    return n + 1")
     busy = judge("import time\ndef f(n):\n" + burn + "    return n + 1")
     early = judge("import time\ndef burn():\n" + burn + "burn()\ndef f(n): return n + 1")
-    behind = "import time, threading\ndef burn():\n" + burn + "def f(n):\n    if n == 1:\n"
-    behind += "        threading.Thread(target=burn).start()\n    else:\n        time.sleep(0.5)\n    return n + 1"
+    behind = "import time, threading\ndef burn():\n" + burn + "other = threading.Thread(target=burn)\ndef f(n):\n"
+    behind += "    other.start() if n == 1 else other.join()\n    return n + 1"
     thread = judge(behind, "assert candidate(1) == 2\nassert candidate(2) == 3")
     assert [v.status for v in (lazy, busy, early, thread)] == ["passed"] * 4
     assert lazy.cpu_seconds < 0.9
