@@ -41,14 +41,6 @@ TEMPLATE = (
 )
 
 
-def cache_folder() -> Path:
-    """Where made models are kept: $CORRGRPO_GYM_CACHE, else corrgrpo-gym in the user's cache folder."""
-    home = os.environ.get("CORRGRPO_GYM_CACHE")
-    if home:
-        return Path(home).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "corrgrpo-gym"
-
-
 def texts_of(env: MultiRewardEnv) -> list[str]:
     """Every text of the training split that the tokenizer should know: prompts and reference answers.
 

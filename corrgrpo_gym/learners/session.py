@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from transformers.utils import logging
 
 from .. import envs
+from ..cache import cache_folder
 from ..envs import MultiRewardEnv
 from ..envs.loading import load
 from ..errors import GymError
@@ -250,7 +251,7 @@ def _make_start(
         # From random weights everything must be trained; what the run itself trains comes later.
         settings = settings.model_copy(update={"lora_rank": 0, "train_last_blocks": 0, "dtype": "float32"})
         texts = embedded_policy.texts_of(env)
-        cached = embedded_policy.cache_folder() / f"policy-{embedded_policy.fingerprint(texts, config)}"
+        cached = cache_folder() / f"policy-{embedded_policy.fingerprint(texts, config)}"
         if cached.is_dir():
             try:
                 load_model(str(cached))

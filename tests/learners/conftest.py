@@ -16,19 +16,6 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def cache(tmp_path_factory):
-    """A cache of our own: the first test that needs a warm-started policy makes it."""
-    folder = tmp_path_factory.mktemp("cache")
-    before = os.environ.get("CORRGRPO_GYM_CACHE")
-    os.environ["CORRGRPO_GYM_CACHE"] = str(folder)
-    yield folder
-    if before is None:
-        del os.environ["CORRGRPO_GYM_CACHE"]
-    else:
-        os.environ["CORRGRPO_GYM_CACHE"] = before
-
-
 @pytest.fixture(autouse=True)
 def no_hooks():
     from . import toy

@@ -4,8 +4,9 @@ import shutil
 
 import pytest
 
+from corrgrpo_gym.cache import cache_folder
 from corrgrpo_gym.errors import GymError
-from corrgrpo_gym.learners import curves, embedded_policy, session
+from corrgrpo_gym.learners import curves, session
 from corrgrpo_gym.learners.checkpoints import CONFIG, STATE
 from corrgrpo_gym.learners.runfolder import RunFolder, read_records
 
@@ -110,7 +111,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_serves(run, keep, c
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "empty"])
 def test_a_damaged_cache_is_made_again(damage, finished, tmp_path, capsys):
-    for place in embedded_policy.cache_folder().glob("policy-*"):
+    for place in cache_folder().glob("policy-*"):
         weights = place / "model.safetensors"
         if damage == "missing":
             weights.unlink()

@@ -23,7 +23,8 @@ class LeetCodeEnv(MultiRewardEnv):
     """LeetCode problems with the rewards of the CorrGRPO paper (see `rewards`).
 
     Step's info has `status` ("passed", "failed", "timeout", ...), `detail`, the extracted `code`, and
-    `cpu_seconds` with `reference_cpu_seconds` (None unless the answer passed and the reference does).
+    `cpu_seconds` with `reference_cpu_seconds` and `harness_cpu_seconds`, the sandbox's own share in both (None unless
+    the answer passed and the reference does).
 
     Where an answer passes but the reference doesn't (the data have such rows), efficiency is 0 for all
     answers to that task, and a warning in the log names it.
@@ -123,8 +124,9 @@ class LeetCodeEnv(MultiRewardEnv):
         return tuple(islice(noisy_answers(row, Random(problem.task_id)), self._warm_start_answers))
 
     def reference_seconds(self, task: int) -> float | None:
-        """Return the CPU seconds that efficiency is measured by; None where the reference fails its tests."""
-        return self._judging.reference_seconds(self.tasks[task])
+        """Return the CPU seconds of the solution that answers are measured by; None where that fails its tests."""
+        time = self._judging.reference_time(self.tasks[task])
+        return None if time is None else time.seconds
 
     @property
     def sandbox(self) -> Sandbox:

@@ -2,22 +2,22 @@
 
 import hashlib
 import logging
-import statistics
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
 from ..once import Once
-from ..sandbox import CodeJob, Sandbox, Verdict, make_sandbox
+from ..sandbox import CodeJob, Measured, Sandbox, Verdict, make_sandbox
 from .ast_shape import Shape, shape_of
 from .noise import fenced
 from .problem import Problem
+from .reference_times import keep_time, kept_time
 from .rewards import rewards
 
 _log = logging.getLogger(__name__)
-_TIMED_RUNS = 3
-_LONG_SECONDS = 1.0  # a run this long is precise enough by itself
 _REFERENCE_CPU = 60.0
+_RUNS, _FEW_RUNS = 6, 2  # besides the judged one
+_COARSE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Judging:
         self._resolution = efficiency_resolution
         self._sandbox: Sandbox | None = None
         self._lock = Lock()
-        self._seconds: Once[float | None] = Once(1 << 20)
+        self._times: Once[Measured | None] = Once(1 << 20)
         self._shapes: Once[Shape | None] = Once(1 << 20)
         self._outcomes: Once[Outcome] | None = Once(cache) if cache else None
 
@@ -105,50 +105,55 @@ class Judging:
         digest = hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         return self._outcomes.get((problem.task_id, digest), lambda: self._judge(problem, answer))
 
-    def reference_seconds(self, problem: Problem) -> float | None:
-        """Return the CPU seconds of the baseline on its tests: median of up to three runs, measured once.
+    def reference_time(self, problem: Problem) -> Measured | None:
+        """Return how long the baseline takes on its tests, measured once on a machine (see `reference_times`).
 
         Returns:
             None where the baseline doesn't pass its own tests (there are such rows); a warning names it.
         """
-        return self._seconds.get(problem.task_id, lambda: self._time(problem))
+        return self._times.get(problem.task_id, lambda: self._time(problem))
 
     def _judge(self, problem: Problem, answer: str) -> Outcome:
         verdict = self._run(problem, answer, self._limits.cpu_seconds)
         if verdict.status == "timeout" and self._limits.grows:
             # Only a program that runs out of time makes it worth knowing whether the reference is as slow.
-            longer = 3.0 * (self.reference_seconds(problem) or 0.0)
+            reference = self.reference_time(problem)
+            longer = 3.0 * reference.seconds if reference is not None else 0.0
             if longer > self._limits.cpu_seconds:
                 verdict = self._run(problem, answer, longer)
-        seconds = self.reference_seconds(problem) if verdict.status == "passed" else None
+        reference = self.reference_time(problem) if verdict.status == "passed" else None
         shape = self._shapes.get(problem.task_id, lambda: shape_of(problem.completion))
-        values = rewards(verdict, shape, seconds, self._resolution)
+        values = rewards(verdict, shape, reference, self._resolution)
         info = {
             "status": verdict.status,
             "detail": verdict.detail,
             "code": verdict.code,
             "cpu_seconds": verdict.cpu_seconds,
-            "reference_cpu_seconds": seconds,
+            "reference_cpu_seconds": None if reference is None else reference.seconds,
+            "harness_cpu_seconds": None if reference is None else reference.harness_seconds,
         }
         return Outcome(values, info)
 
-    def _time(self, problem: Problem) -> float | None:
-        times = []
-        for _ in range(_TIMED_RUNS):
-            verdict = self._run(problem, fenced(problem.baseline), max(_REFERENCE_CPU, self._limits.cpu_seconds))
-            if verdict.status != "passed":
+    def _time(self, problem: Problem) -> Measured | None:
+        backend = self.sandbox.backend
+        measured = kept_time(problem, backend)
+        if measured is None:
+            job = self._job(problem, fenced(problem.baseline), max(_REFERENCE_CPU, self._limits.cpu_seconds))
+            measured = self.sandbox.measure(job, _RUNS if self._resolution < _COARSE else _FEW_RUNS)
+            if measured.problem:
                 _log.warning(
-                    "leetcode: the reference of %r fails its own tests (%s: %s); efficiency is 0 there",
-                    *(problem.task_id, verdict.status, verdict.detail),
+                    "leetcode: the reference of %r fails its own tests (%s); efficiency is 0 there",
+                    *(problem.task_id, measured.problem),
                 )
                 return None
-            times.append(verdict.cpu_seconds)
-            if verdict.cpu_seconds > _LONG_SECONDS:
-                break
-        return statistics.median(times)
+            keep_time(problem, backend, measured)
+        return measured
 
     def _run(self, problem: Problem, answer: str, cpu_seconds: float) -> Verdict:
-        job = CodeJob(
+        return self.sandbox.judge(self._job(problem, answer, cpu_seconds))
+
+    def _job(self, problem: Problem, answer: str, cpu_seconds: float) -> CodeJob:
+        return CodeJob(
             name=problem.task_id,
             answer=answer,
             prelude=problem.prelude,
@@ -158,4 +163,3 @@ class Judging:
             wall_seconds=self._limits.wall(cpu_seconds),
             memory_bytes=self._limits.memory_bytes,
         )
-        return self.sandbox.judge(job)

@@ -23,10 +23,11 @@ only: files of the machine can be read.
 
 from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict, VerdictLost
 from .pool import Sandbox, make_sandbox
-from .timing import Timing
+from .timing import Measured, Timing
 
 __all__ = [
     "CodeJob",
+    "Measured",
     "Sandbox",
     "SandboxError",
     "SandboxUnavailable",

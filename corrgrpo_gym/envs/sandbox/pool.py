@@ -15,7 +15,7 @@ from typing import Any
 from . import backends
 from .backends.base import HARNESS_BYTES
 from .job import CodeJob, SandboxError, Verdict, VerdictLost
-from .timing import Timing
+from .timing import Measured, Timing
 from .worker import Worker, WorkerLost
 
 _FIRST_UID = 1_000_000_000
@@ -113,6 +113,21 @@ class Sandbox:
         shape = verdict.pop("shape")
         return Verdict(shape=None if shape is None else tuple(shape), **verdict)
 
+    def measure(self, job: CodeJob, runs: int = 5) -> Measured:
+        """Time an answer as `judge` does, over several runs of which each has a process of its own.
+
+        Args:
+            job: the answer with its tests.
+            runs: how many times its calls are repeated, and those of the program that does nothing; fewer where they
+                take over a second together.
+
+        Raises:
+            VerdictLost: a worker was lost twice on this job.
+            SandboxError: the row's own code is broken, the sandbox is closed, or calls have a process each.
+        """
+        _check_timed(job)
+        return Measured(**self._ask(job, lambda worker: worker.measure(job, runs)))
+
     def compare(
         self, job: CodeJob, reference: str, reference_cpu_seconds: float | None = None, spend: float = 60.0
     ) -> Timing:
@@ -135,8 +150,7 @@ class Sandbox:
             VerdictLost: a worker was lost twice on this job.
             SandboxError: the row's own code is broken, the sandbox is closed, or calls have a process each.
         """
-        if job.calls or not job.entry_point:
-            raise SandboxError(f"task {job.name!r}: only functions whose calls share a process can be timed")
+        _check_timed(job)
         limit = max(job.cpu_seconds, _REFERENCE_CPU) if reference_cpu_seconds is None else reference_cpu_seconds
         return Timing(**self._ask(job, lambda worker: worker.compare(job, reference, limit, spend)))
 
@@ -189,6 +203,11 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _check_timed(job: CodeJob) -> None:
+    if job.calls or not job.entry_point:
+        raise SandboxError(f"task {job.name!r}: only functions whose calls share a process can be timed")
 
 
 def make_sandbox(backend: str = backends.DEFAULT, workers: int | None = None, **options: Any) -> Sandbox:

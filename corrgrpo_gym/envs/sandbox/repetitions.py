@@ -1,7 +1,7 @@
 """Runs a program again for its time: the recorded calls, in a process forked for this one repetition.
 
-To the program a repetition looks as the judged run did, request by request, so it cannot know that it is timed; and
-what it answers must be what it answered then. The test does not run, so its work is not in the way.
+What it answers must be what it answered when it was judged, so a program that knows that it is timed has nothing to
+gain from it. The test does not run, so its work is not in the way.
 
 Runs in the trusted judge process: standard library only.
 """
@@ -82,7 +82,11 @@ def playback(job: dict[str, Any], calls: Calls) -> Repeatable:
 
 
 def repeat(
-    jail: Jail, side: Repeatable, requests: list[bytes], watch: Callable[[Any, float], AbstractContextManager[None]]
+    jail: Jail,
+    side: Repeatable,
+    requests: list[bytes],
+    watch: Callable[[Any, float], AbstractContextManager[None]],
+    ahead: bool = True,
 ) -> float:
     """Run a program once more; return the CPU seconds of its process, from its loading to its last answer.
 
@@ -91,6 +95,8 @@ def repeat(
         side: the program.
         requests: what it is asked.
         watch: has an object's ``stop`` called after some seconds by the wall clock.
+        ahead: whether it gets all calls at once, so that nothing holds it up. Else it gets each after it has answered
+            the one before, as when it is judged.
 
     Raises:
         Untimed: it ends, runs out of time, or answers otherwise than when it was judged.
@@ -102,7 +108,7 @@ def repeat(
         channel.settle(tries=_SETTLE_TRIES)
         line = Line(channel, side.program, side.job["entry_point"])
         with watch(_Alarm(), side.job["wall_seconds"]):
-            answers = line.ask_all(requests)
+            answers = line.ask_all(requests) if ahead else [line.ask(request) for request in requests]
         channel.settle(tries=_SETTLE_TRIES)
         used = jail.settle(channel)
         if side.answers and answers != side.answers:

@@ -75,6 +75,22 @@ class Timing:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How long a right program takes when it is judged.
+
+    Attributes:
+        seconds: CPU seconds of a run, as in `Verdict.cpu_seconds`; the median of runs.
+        harness_seconds: the harness's share of them: what a program takes that does nothing but return the results;
+            0 where the program takes over a second.
+        problem: why there are none: it does not pass, or answers otherwise when it runs again; else empty.
+    """
+
+    seconds: float = 0.0
+    harness_seconds: float = 0.0
+    problem: str = ""
+
+
 def rank(n: int, error: float = _ERROR) -> int:
     """Return the largest k for which the k-th smallest and k-th largest of n enclose the median but for ``error``.
 

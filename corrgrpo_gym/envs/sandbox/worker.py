@@ -77,8 +77,16 @@ class Worker:
         """
         return self._ask(_message(job), job.wall_seconds * max(1, job.calls))
 
+    def measure(self, job: CodeJob, runs: int) -> tuple[str, Any]:
+        """Have an answer timed; return the kind ("measure", "row") of the reply, and the reply.
+
+        Raises:
+            WorkerLost: there is no reply.
+        """
+        return self._ask({**_message(job), "measure": int(runs)}, (2 * runs + 1) * job.wall_seconds)
+
     def compare(self, job: CodeJob, reference: str, reference_cpu_seconds: float, spend: float) -> tuple[str, Any]:
-        """Have an answer timed against another; return the kind ("timing", "row") of the reply, and the reply.
+        """Have an answer timed against another; return the kind ("reference", "row") of the reply, and the reply.
 
         Raises:
             WorkerLost: there is no reply.

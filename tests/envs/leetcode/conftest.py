@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from corrgrpo_gym.envs.sandbox import CodeJob, SandboxUnavailable, Verdict, make_sandbox
+from corrgrpo_gym.envs.sandbox import CodeJob, Measured, SandboxUnavailable, Verdict, make_sandbox
 
 DATA = Path(__file__).parent / "data"
 
@@ -10,14 +10,25 @@ DATA = Path(__file__).parent / "data"
 class ScriptedSandbox:
     """Gives each answer the verdict that a function says, and remembers the jobs."""
 
-    def __init__(self, verdict):
+    backend = "scripted"
+
+    def __init__(self, verdict, harness_seconds=0.0):
         self.verdict = verdict
+        self.harness_seconds = harness_seconds
+        self.measured: list[CodeJob] = []
         self.jobs: list[CodeJob] = []
         self.closed = 0
 
     def judge(self, job: CodeJob) -> Verdict:
         self.jobs.append(job)
         return self.verdict(job)
+
+    def measure(self, job: CodeJob, runs: int) -> Measured:
+        self.measured.append(job)
+        verdict = self.verdict(job)
+        if verdict.status != "passed":
+            return Measured(problem=f"{verdict.status}: {verdict.detail}")
+        return Measured(verdict.cpu_seconds, self.harness_seconds)
 
     def close(self) -> None:
         self.closed += 1
@@ -31,3 +42,10 @@ def sandbox():
         pytest.skip(str(error))
     with made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """No test knows the times that another one kept."""
+    monkeypatch.setenv("CORRGRPO_GYM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"

@@ -14,8 +14,8 @@ from corrgrpo_gym.errors import GymError
 from .conftest import DATA, ScriptedSandbox
 
 
-def scripted(verdict=lambda job: Verdict("failed"), **options):
-    box = ScriptedSandbox(verdict)
+def scripted(verdict=lambda job: Verdict("failed"), harness_seconds=0.0, **options):
+    box = ScriptedSandbox(verdict, harness_seconds)
     options = {"split": "test", "data": DATA} | options
     return LeetCodeEnv(sandbox=box, **options), box
 
@@ -81,30 +81,22 @@ def test_changing_the_info_does_not_change_what_is_remembered():
     assert step(env, 0, "a")[1]["status"] == "failed"
 
 
-def test_the_reference_is_timed_once_by_its_median_when_an_answer_passes():
-    times = iter([0.3, 0.1, 0.2])
-    reference = None
-
+def test_the_reference_is_timed_once_when_an_answer_passes():
     def verdict(job):
-        if job.answer == reference:
-            return Verdict("passed", cpu_seconds=next(times))
-        return Verdict("passed" if job.answer.startswith("right") else "failed", cpu_seconds=0.05)
+        return Verdict("passed" if "wrong" not in job.answer else "failed", cpu_seconds=job.answer[:5] == "right" or 3)
 
-    env, box = scripted(verdict)
-    reference = fenced(env.tasks[0].completion)
+    env, box = scripted(verdict, harness_seconds=0.5)
     assert step(env, 0, "wrong")[0]["efficiency"] == 0.0
-    assert len(box.jobs) == 1
+    assert len(box.jobs) == 1 and not box.measured
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda i: step(env.clone(), 0, f"right {i}"), range(8)))
-    assert [rewards["efficiency"] for rewards, _ in results] == [0.75] * 8
-    assert results[0][1]["reference_cpu_seconds"] == 0.2 and results[0][1]["cpu_seconds"] == 0.05
-    assert len(box.jobs) == 1 + 8 + 3
-    assert env.reference_seconds(0) == 0.2
-
-
-def test_a_reference_that_takes_long_is_timed_by_one_run():
-    env, box = scripted(lambda job: Verdict("passed", cpu_seconds=6.0))
-    assert env.reference_seconds(0) == 6.0 and len(box.jobs) == 1
+    assert [rewards["efficiency"] for rewards, _ in results] == pytest.approx([1 - 0.5 / 2.5] * 8)
+    info = results[0][1]
+    assert [info[f"{kind}cpu_seconds"] for kind in ("", "reference_", "harness_")] == [1.0, 3.0, 0.5]
+    assert len(box.jobs) == 1 + 8
+    (job,) = box.measured
+    assert job.answer == fenced(env.tasks[0].completion) and job.cpu_seconds == 60.0
+    assert env.reference_seconds(0) == 3.0
 
 
 def test_a_reference_that_fails_gives_no_efficiency_and_one_warning(caplog):
@@ -140,8 +132,8 @@ def test_embedded_problems_are_timed_by_the_slow_solution_and_rounded():
     seconds = {"a": 0.85, "b": 0.6, "c": 0.4, "d": 0.02}
     env, box = scripted(timed(seconds), data="embedded")
     assert [step(env, 0, answer)[0]["efficiency"] for answer in seconds] == [0.0, 0.0, 1.0, 1.0]
-    assert fenced(env.tasks[0].baseline) in [job.answer for job in box.jobs]
-    assert {job.cpu_seconds for job in box.jobs if job.answer in seconds} == {0.5}
+    assert fenced(env.tasks[0].baseline) in [job.answer for job in box.measured]
+    assert {job.cpu_seconds for job in box.jobs} == {0.5}
     env, _ = scripted(timed(seconds), data="embedded", efficiency_resolution=0.2)
     values = [step(env, 0, answer)[0]["efficiency"] for answer in seconds]
     assert values == pytest.approx([0.2, 0.4, 0.6, 1.0])

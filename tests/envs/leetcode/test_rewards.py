@@ -2,7 +2,7 @@ import pytest
 
 from corrgrpo_gym.envs.leetcode.ast_shape import shape_of, similarity
 from corrgrpo_gym.envs.leetcode.rewards import REWARD_NAMES, REWARD_WEIGHTS, efficiency, rewards
-from corrgrpo_gym.envs.sandbox import Verdict
+from corrgrpo_gym.envs.sandbox import Measured, Verdict
 
 CODE = "class Solution:\n    def f(self, n):\n        return n\n"
 SHAPE = shape_of(CODE)
@@ -11,7 +11,7 @@ OTHER = shape_of("class Solution:\n    def f(self, n):\n        return n + 1\n")
 
 def score(status, *, code=CODE, fenced=True, parses=True, shape=SHAPE, seconds=0.0, reference=1.0):
     verdict = Verdict(status, code=code, fenced=fenced, parses=parses, shape=shape, cpu_seconds=seconds)
-    return rewards(verdict, SHAPE, reference)
+    return rewards(verdict, SHAPE, Measured(reference))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_format_wants_the_class_in_a_fenced_block():
 
 def test_similarity_stands_alone():
     assert score("runtime_error", shape=OTHER)[6] == similarity(OTHER, SHAPE) < 1.0
-    assert rewards(Verdict("passed", code=CODE, shape=SHAPE), None, 1.0)[6] == 0.0
+    assert rewards(Verdict("passed", code=CODE, shape=SHAPE), None, Measured(1.0))[6] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,6 @@ def test_similarity_stands_alone():
         (1.0, 1.0, 0.0, 0.0),
         (3.0, 1.0, 0.0, 0.0),
         (0.0, 1.0, 0.0, 1.0),
-        (0.1, None, 0.0, 0.0),
         (0.1, 0.0, 0.0, 0.0),
         (0.92, 1.0, 0.2, 0.0),
         (1.1, 1.0, 0.2, 0.0),
@@ -70,7 +69,26 @@ def test_similarity_stands_alone():
     ],
 )
 def test_efficiency(seconds, reference, resolution, expected):
-    assert efficiency(seconds, reference, resolution) == pytest.approx(expected)
+    assert efficiency(seconds, reference, resolution=resolution) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reference", "harness", "expected"),
+    [
+        (0.75, 1.0, 0.5, 0.5),
+        (0.5, 1.0, 0.5, 1.0),
+        (0.4, 1.0, 0.5, 1.0),
+        (1.0, 1.0, 0.25, 0.0),
+        (0.75, 1.0, 0.9, 0.5),  # at most half is taken off
+        (1.0, 1.0, 2.0, 0.0),
+    ],
+)
+def test_the_sandboxs_share_is_taken_off_both(seconds, reference, harness, expected):
+    assert efficiency(seconds, reference, harness) == pytest.approx(expected)
+
+
+def test_no_efficiency_without_a_reference():
+    assert rewards(Verdict("passed", code=CODE, cpu_seconds=0.1), SHAPE, None)[5] == 0.0
 
 
 def test_weights():
