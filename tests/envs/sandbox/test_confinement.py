@@ -179,7 +179,16 @@ PSEUDO_DEVICES = {
 
 def test_the_kernels_figures_are_invisible(judge, against):
     against("kernel")
-    for path in ("/proc/self/maps", "/sys/kernel", "/proc/1/environ"):
+    for path in ("/proc/meminfo", "/proc/cpuinfo", "/proc/version", "/proc/uptime", "/proc/kallsyms", "/etc/hosts"):
+        assert outcome(judge, f"return open({path!r}).read()").startswith(
+            ("FileNotFoundError", "in the test: ValueError")
+        )
+    assert outcome(judge, "return os.path.isdir('/sys') and os.listdir('/sys')") in ("False", "[]")
+
+
+def test_nothing_tells_of_the_jail(judge, against):
+    against("jail")
+    for path in ("/proc/self/maps", "/proc/mounts", "/proc/self/cgroup", "/proc/1/environ"):
         assert outcome(judge, f"return open({path!r}).read()").startswith("FileNotFoundError")
     assert outcome(judge, "return sorted(os.listdir('/dev'))") == "['null', 'urandom']"
 

@@ -241,7 +241,7 @@ def test_the_expected_values_are_not_there(judge, search):
 
 
 def test_the_test_code_is_not_in_the_programs_memory(judge):
-    from test_confinement import SCAN
+    from .test_confinement import SCAN
 
     body = SCAN.replace("MARK", repr(HIDDEN[::-1].encode()))
     code = "import os, ctypes\ndef f(n):\n" + "".join(f"    {line}\n" for line in body.splitlines())

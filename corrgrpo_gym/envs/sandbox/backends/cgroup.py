@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import owner
@@ -35,11 +35,13 @@ class Hierarchy:
         folder: the group in which they are made.
         controllers: what they limit.
         version: 1 or 2.
+        top: where the hierarchy is mounted.
     """
 
     folder: Path
     controllers: tuple[str, ...]
     version: int
+    top: Path = field(default=Path("/nowhere"), compare=False)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
             names = _words(folder / "cgroup.controllers")
         served = tuple(name for name in _CONTROLLERS if name in names and name in missing)
         if served:
-            found.append(Hierarchy(folder, served, 1 if kind == "cgroup" else 2))
+            found.append(Hierarchy(folder, served, 1 if kind == "cgroup" else 2, point))
             missing -= set(served)
     if missing:
         raise Unusable(f"no cgroup with {', '.join(sorted(missing))} is shown here")
@@ -201,10 +203,11 @@ def _clear(folder: Path) -> None:
 
 
 def sweep(where: list[Hierarchy]) -> None:
-    """Remove groups whose owners are gone."""
-    for hierarchy in where:
-        with contextlib.suppress(OSError):
-            for folder in hierarchy.folder.glob(f"{_PREFIX}*"):
+    """Remove groups whose owners are gone, also those made in other groups than this process is in."""
+    for top in {hierarchy.top for hierarchy in where}:
+        for folder, folders, _ in os.walk(top):
+            for name in [name for name in folders if name.startswith(_PREFIX)]:
+                folders.remove(name)
                 with contextlib.suppress(ValueError):
-                    if owner.is_gone(folder.name.removeprefix(_PREFIX).rsplit(":", 1)[0]):
-                        _clear(folder)
+                    if owner.is_gone(name.removeprefix(_PREFIX).rsplit(":", 1)[0]):
+                        _clear(Path(folder, name))

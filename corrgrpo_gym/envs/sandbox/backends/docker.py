@@ -15,6 +15,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from . import image as images
 from . import owner
 from .base import JAIL_BYTES, PIDS, Backend, Place, fits, positive
 from .commands import environment, in_jail
-from .gaps import FIGURES, SHARED, Gap
+from .gaps import OWN, SHARED, Gap
 from .profile import profile
 
 _OWNER = f"{images.LABEL}.owner"
@@ -173,7 +174,7 @@ class Docker(Backend):
 
     def gaps(self) -> tuple[Gap, ...]:
         """What containers show and share."""
-        return FIGURES, SHARED
+        return OWN, SHARED
 
     def advice(self, complaint: str) -> str:
         """Say what the container's parts need."""
@@ -214,9 +215,9 @@ def _listen(folder: str) -> socket.socket:
     return listener
 
 
-def _said(output: Any) -> str:
-    """What an ended container wrote: its stream is in frames, each of 8 bytes and a text."""
-    data, text = output.read() or b"", b""
+def _said(data: bytes) -> str:
+    """What a container wrote: its stream is in frames, each of 8 bytes and a text."""
+    text = b""
     while len(data) > 8:
         size = int.from_bytes(data[4:8], "big")
         text, data = text + data[8 : 8 + size], data[8 + size :]
@@ -229,16 +230,24 @@ def _meet(listener: socket.socket, output: Any, token: str) -> socket.socket:
     Raises:
         SandboxUnavailable: it does not come, or is not confined.
     """
+    said = b""
+    deadline = time.monotonic() + _CONNECT_SECONDS
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
         selector.register(output, selectors.EVENT_READ)
-        ready = [key.fileobj for key, _ in selector.select(_CONNECT_SECONDS)]
-    if listener not in ready:
-        raise SandboxUnavailable(
-            f"{_NAME}: the container does not connect: {_said(output) if ready else 'it hangs'}\n"
-            "- The engine must be on this machine and share its kernel (no virtual machine, no gVisor); with "
-            "an image of your own, that needs a python3 of 3.11 or newer"
-        )
+        while True:
+            ready = {key.fileobj for key, _ in selector.select(max(deadline - time.monotonic(), 0))}
+            if listener in ready:
+                break
+            part = os.read(output.fileno(), 4096) if ready else b""
+            said += part
+            if not part:
+                reason = _said(said) if ready else f"it hangs: {_said(said)}"
+                raise SandboxUnavailable(
+                    f"{_NAME}: the container does not connect: {reason}\n"
+                    "- The engine must be on this machine and share its kernel (no virtual machine, no gVisor); with "
+                    "an image of your own, that needs a python3 of 3.11 or newer"
+                )
     stream, _ = listener.accept()
     try:
         stream.settimeout(_CONNECT_SECONDS)

@@ -14,7 +14,8 @@ ATTACKS = {
     "calls": "killing, tracing and changing other processes",
     "files": "reading the machine's files",
     "host": "seeing the machine's name, users, processes",
-    "kernel": "seeing the kernel's own figures",
+    "kernel": "seeing the machine's figures (memory, load, versions)",
+    "jail": "seeing how the jail is made (mounts, groups)",
     "next job": "reading other jobs' data, leaving something to the next",
     "apart": "sharing namespaces with other programs of the worker",
     "group": "exhausting the machine from several processes of a jail at once",
@@ -48,17 +49,18 @@ PLAIN = (
         "use 'bubblewrap' or 'docker'",
     ),
     Gap("host", "programs see the machine's name, users and processes", "use 'bubblewrap' or 'docker'"),
-    Gap("kernel", "programs see /proc and /sys", "use 'bubblewrap'"),
+    Gap("kernel", "programs see the machine's figures in /proc and /sys", "use 'bubblewrap' or 'docker'"),
+    Gap("jail", "programs see /proc of their own process", "use 'bubblewrap'"),
     Gap("threads", "threads are limited by memory alone", "use 'bubblewrap' or 'docker'"),
     Gap(
         "group", "no limit on memory, threads and CPUs of a worker as a whole", "use 'docker', or 'bubblewrap' as root"
     ),
     SHARED,
 )
-FIGURES = Gap(
-    "kernel",
-    "programs see the kernel's figures in /proc and /sys (not the machine's files and processes)",
-    "'bubblewrap' shows neither",
+OWN = Gap(
+    "jail",
+    "programs see /proc of the container's processes: its mounts and groups, with their paths on this machine",
+    "'bubblewrap' shows no /proc",
 )
 
 
