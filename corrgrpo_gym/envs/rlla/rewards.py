@@ -88,7 +88,8 @@ def matched(reply: Message, wanted: Sequence[Call], strict: bool = False) -> Sha
             # The reference code's Jaccard of nothing with nothing counts for matched calls alone.
             names.append(0.0)
             continue
-        unused.remove(best)
+        # By identity: {"a": true} and {"a": 1} are equal for Python.
+        unused = [c for c in unused if c is not best]
         names.append(_jaccard(call, best))
         equal += _equal_values(call, best)
     found = len(wanted) - sum((right - said).values())

@@ -69,14 +69,14 @@ def call_of(value: Any, id: str | None = None) -> Call:
     Raises:
         NotACall: it has another shape.
     """
-    from .json_reader import BadJson, whole
+    from .json_reader import MAX_DEPTH, BadJson, deeper_than, whole
 
     if not isinstance(value, Mapping):
         raise NotACall(f"a call is an object with a name, not {kind_of(value)}")
     inner = value.get("function")
     if isinstance(inner, Mapping):  # the form of chat completions, written out as text
         value = inner
-    name = value.get("name")
+    name = value.get("name", inner if isinstance(inner, str) else None)  # small Llamas write {"function": "f"}
     if not isinstance(name, str) or not name.strip():
         raise NotACall("the call has no name" if name is None else f"the name is {kind_of(name)}, not a text")
     key = next((key for key in ("arguments", "parameters") if key in value), None)
@@ -92,6 +92,8 @@ def call_of(value: Any, id: str | None = None) -> Call:
         arguments = {}
     if not isinstance(arguments, dict):
         raise NotACall(f"the arguments of {name[:40]!r} are {kind_of(arguments)}, not an object")
+    if any(not isinstance(key, str) for key in arguments) or deeper_than(arguments, MAX_DEPTH):
+        raise NotACall(f"the arguments of {name[:40]!r} have keys that are no texts, or more than {MAX_DEPTH} levels")
     return Call(name, arguments, id)
 
 

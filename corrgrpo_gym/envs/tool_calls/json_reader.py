@@ -1,6 +1,7 @@
 """JSON out of a model's text: one value at a time, from a given place, and never an exception but BadJson."""
 
 import json
+import math
 import re
 from typing import Any
 
@@ -20,7 +21,12 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not a JSON value")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text[:20])
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 
 def skip_space(text: str, position: int) -> int:
@@ -39,7 +45,7 @@ def value_at(text: str, position: int) -> tuple[Any, int]:
         The value, and the place after it.
 
     Raises:
-        BadJson: there is none, it is nested deeper than 64 levels, or a number is too long to convert.
+        BadJson: there is none, it is nested deeper than 64 levels, or a number is too long or too large to convert.
     """
     try:
         value, end = _DECODER.raw_decode(text, position)

@@ -15,7 +15,7 @@ looked at again, and a place that can't be read ends the search in its block.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from ...errors import GymError, unknown
@@ -44,7 +44,8 @@ def parse(answer: str | Message, dialect: Dialect = "auto") -> Parsed:
         dialect: how a text writes calls; `auto` goes by what it holds.
 
     Raises:
-        GymError: there is no such dialect. An answer never raises.
+        GymError: there is no such dialect. An answer never raises; content that is no text counts as none, but for the
+            texts of a list of parts.
     """
     if dialect not in get_args(Dialect):
         raise GymError(unknown("dialect of tool calls", dialect, get_args(Dialect)))
@@ -53,7 +54,7 @@ def parse(answer: str | Message, dialect: Dialect = "auto") -> Parsed:
         content = answer
     else:
         native = answer.get("tool_calls")
-        content = answer.get("content") or ""
+        content = _text_of(answer.get("content"))
     reasoning, rest = split_reasoning(content)
     if native:
         calls, errors = _native(native)
@@ -66,6 +67,13 @@ def parse(answer: str | Message, dialect: Dialect = "auto") -> Parsed:
         return Parsed(text=rest.strip(), reasoning=reasoning)
     text = " ".join(part for part in (part.strip() for part in texts) if part)
     return Parsed(tuple(calls), text, tuple(errors[:MAX_ERRORS]), name, reasoning)
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
 
 
 def split_reasoning(text: str) -> tuple[str, str]:
@@ -91,7 +99,7 @@ def _dialect_of(text: str) -> str:
         return "mistral"
     bare = _bare(text)
     if text.lstrip().startswith(_PYTHON_TAGS):
-        return "pythonic" if looks_like_calls(bare) else "json"
+        return "pythonic" if looks_like_calls(bare) or is_call(bare) else "json"
     if _NAMED.match(bare):
         return "json"
     if looks_like_calls(bare) or is_call(bare):
@@ -114,7 +122,7 @@ def _bare(text: str) -> str:
 def _native(calls: Any) -> tuple[list[Call], list[CallError]]:
     found: list[Call] = []
     errors: list[CallError] = []
-    for number, call in enumerate(calls if isinstance(calls, Sequence) else [calls]):
+    for number, call in enumerate(calls if isinstance(calls, list | tuple) else [calls]):
         try:
             id = call.get("id") if isinstance(call, Mapping) else None
             found.append(call_of(call, id if isinstance(id, str) else None))

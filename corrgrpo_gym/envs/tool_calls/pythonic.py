@@ -1,8 +1,10 @@
 """Calls written as Python: `[look(place="here"), clock.now()]`, by the syntax tree of a text that was vetted first."""
 
 import ast
+import math
 import re
 import warnings
+from keyword import iskeyword
 from typing import Any
 
 from .call import Call, NotACall
@@ -11,8 +13,9 @@ MAX_LENGTH = 1 << 18
 MAX_DEPTH = 40
 _SHORT = r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
 _LONG = r"""\'\'\'(?:[^\\]|\\.)*?\'\'\'|\"\"\"(?:[^\\]|\\.)*?\"\"\""""
-# The only tokens that a call of literals is made of. Anything else, and two signs in a row or many dots, ends the
-# vetting, so that Python's own parser meets no text that is deep in any way.
+# The only tokens that a call of literals is made of, and (below) what a token may follow. Python's parser builds a tree
+# as deep as f()()(), x[0][0], 1-1-1 or lambda:lambda: are long; none of these passes the vetting, so that no tree is
+# deeper than its brackets are.
 _TOKEN = re.compile(
     rf"(?P<space>\s+)|(?P<string>[rRuU]?(?:{_LONG}|{_SHORT}))"
     r"|(?P<number>(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?|0[xXoObB][\da-fA-F]+)"
@@ -22,6 +25,14 @@ _TOKEN = re.compile(
 _LOOKS = re.compile(r"\[\s*[^\W\d][\w.]*\s*\(")
 _ONE = re.compile(r"[^\W\d][\w.]*\(")
 _CONSTANTS = {"true": True, "false": False, "null": None}
+_BEGINNING = ("", "open", "other")  # a value may begin after these
+_AFTER = {
+    "string": (*_BEGINNING, "string"),
+    "number": (*_BEGINNING, "sign"),
+    "name": (*_BEGINNING, "sign", "dot"),
+    "sign": _BEGINNING,
+    "dot": ("name",),
+}
 
 
 def is_call(text: str) -> bool:
@@ -73,8 +84,11 @@ def _vet(text: str) -> None:
         dots = dots + 1 if kind == "dot" else dots if kind == "name" else 0
         if depth > MAX_DEPTH or dots > 8:
             raise NotACall("nested too deep")
-        if kind == "sign" and before == "sign":
-            raise NotACall("two signs in a row")
+        allowed = ("name", *_BEGINNING) if match[0] == "(" else _AFTER.get(kind, _BEGINNING)
+        word = kind == "name" and iskeyword(match[0]) and match[0] not in ("True", "False", "None")
+        if word or kind not in ("close", "other") and before not in allowed:
+            two = before == kind == "sign"
+            raise NotACall("two signs in a row" if two else f"{match[0][:20]!r} has no place there")
         before = kind
 
 
@@ -106,6 +120,8 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.Name) and node.id in _CONSTANTS:
         return _CONSTANTS[node.id]
     if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool | None):
+        if isinstance(node.value, float) and not math.isfinite(node.value):
+            raise NotACall("a number is too large")
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         value = _value(node.operand)

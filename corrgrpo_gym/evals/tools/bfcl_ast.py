@@ -1,9 +1,11 @@
 """BFCL's rules for whether calls are right (Berkeley Function Calling Leaderboard v4, Python, single turn).
 
 A parameter's possible values are a list; "" among them means that it may be left out. Texts are compared without case,
-spaces and the characters , . / - _ * ^, and with one kind of quote. A whole number will do for a float; otherwise a
-value must have the type that the function's description says, or that of the possible values where these differ from it
-(a variable of the question is then meant). The order of parallel calls does not count.
+spaces and the characters , . / - _ * ^, and with one kind of quote; so are those in a list or a dict, but none deeper.
+A whole number will do for a float, but not inside a list; otherwise a value must have the type that the function's
+description says, or that of the possible values where these differ from it (a variable of the question is then meant).
+The order of parallel calls does not count. Where upstream's code takes "" for an empty list, or leaves the types inside
+a list unchecked because of it, so does this.
 """
 
 import re
@@ -71,8 +73,6 @@ def _wrong_value(value: Any, possible: Sequence[Any], about: Mapping[str, Any]) 
     nested = _TYPES.get(about.get("items", {}).get("type", "")) if about["type"] in _NESTED else None
     if kind is float and type(value) is int:
         value = float(value)
-    if nested is float and type(value) is list:
-        value = [float(item) if type(item) is int else item for item in value]
     reason, variable = _wrong_type(value, possible, kind, nested)
     if reason:
         return reason
@@ -81,9 +81,11 @@ def _wrong_value(value: Any, possible: Sequence[Any], about: Mapping[str, Any]) 
             return _wrong_dict(value, possible)
         if kind is list and nested is dict:
             return _wrong_dicts(value, possible)
-        if kind is str or kind is list:
-            return "" if _plain(value) in [_plain(v) for v in possible] else f"is {value!r}"
-    return "" if _among(value, possible) else f"is {value!r}"
+        if kind is str:
+            return "" if _plain(value) in map(_plain, possible) else f"is {value!r}"
+        if kind is list:
+            return "" if list(map(_plain, value)) in [list(map(_plain, v)) for v in possible] else f"is {value!r}"
+    return "" if value in possible else f"is {value!r}"
 
 
 def _wrong_type(value: Any, possible: Sequence[Any], kind: type, nested: type | None) -> tuple[str, bool]:
@@ -93,12 +95,9 @@ def _wrong_type(value: Any, possible: Sequence[Any], kind: type, nested: type | 
     if type(value) is kind:
         if nested is None or not isinstance(value, list):
             return "", variable
-        lists = [item for item in possible if isinstance(item, list)]
-        for item in lists:
-            if not any(_wrong_type(v, item, nested, None)[0] for v in value):
+        for item in possible:
+            if not isinstance(item, list) or not any(_wrong_type(v, item, nested, None)[0] for v in value):
                 return "", variable
-        if not lists:
-            return "", variable
         return f"holds what is no {nested.__name__}", False
     if variable and type(value) is given:
         return "", True
@@ -113,7 +112,7 @@ def _fits(value: Any, wanted: Mapping[str, Sequence[Any]]) -> bool:
     if not isinstance(value, dict):
         return False
     for key, item in value.items():
-        if key not in wanted or not any(_equal(_plain(item), _plain(v)) for v in _values(wanted[key])):
+        if key not in wanted or _plain(item) not in map(_plain, _values(wanted[key])):
             return False
     return all(key in value or "" in _values(values) for key, values in wanted.items())
 
@@ -124,6 +123,8 @@ def _values(values: Any) -> list[Any]:
 
 
 def _wrong_dicts(value: Sequence[Any], possible: Sequence[Any]) -> str:
+    if not value and "" in possible:  # upstream compares lengths, and that of "" is 0
+        return ""
     for wanted in possible:
         if isinstance(wanted, list) and len(wanted) == len(value):
             if all(_fits(v, w) for v, w in zip(value, wanted, strict=True)):
@@ -132,17 +133,7 @@ def _wrong_dicts(value: Sequence[Any], possible: Sequence[Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return _IGNORED.sub("", value).lower().replace("'", '"')
-    return [_plain(item) for item in value] if isinstance(value, list) else value
-
-
-def _among(value: Any, possible: Sequence[Any]) -> bool:
-    return any(_equal(value, v) for v in possible)
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)
+    return _IGNORED.sub("", value).lower().replace("'", '"') if isinstance(value, str) else value
 
 
 def first_right(gold: Sequence[Mapping[str, Possible]], functions: Sequence[Mapping[str, Any]]) -> list[Call]:

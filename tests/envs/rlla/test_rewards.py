@@ -123,6 +123,11 @@ def test_shares_by_hand():
     assert shares([*wanted, ("g", {})], wanted) == pytest.approx((3 / 4, 1, 1))
 
 
+def test_calls_that_only_python_takes_for_equal_are_not_confused():
+    said = [("f", {"a": True}), ("f", {"a": 1})]
+    assert shares(said, said[::-1]) == (1, 1, 1) and shares(said, said) == (1, 1, 1)
+
+
 def test_what_has_nothing_to_match_is_full_for_matched_calls_alone():
     assert shares([("f", {})], [("f", {}), ("g", {})]) == pytest.approx((1 / 2, 1 / 2, 1 / 2))
     assert shares([("f", {})], [("f", {}), ("g", {})], strict=True) == pytest.approx((1 / 2, 1 / 2, 1))

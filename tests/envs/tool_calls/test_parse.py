@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from corrgrpo_gym.envs.tool_calls import Call, parse, split_reasoning
 from corrgrpo_gym.envs.tool_calls.json_reader import BadJson, value_at, whole
+from corrgrpo_gym.envs.tool_calls.pythonic import MAX_DEPTH, NotACall, calls_of
 from corrgrpo_gym.errors import GymError
 
 ANSWERS = [json.loads(line) for line in (Path(__file__).parent / "answers.jsonl").read_text().splitlines()]
@@ -67,6 +68,8 @@ def test_answers_that_break_naive_parsers(row):
         ('<|python_tag|>{"name": "f", "parameters": {"a": 1}}<|eom_id|>', ONE, "json"),
         ('{"name": "f", "parameters": {"a": 1}}; {"name": "f", "parameters": {"a": 1}}', ONE * 2, "json"),
         ('{"type": "function", "name": "f", "parameters": {"a": 1}}', ONE, "json"),
+        ('{"type": "function", "function": "f", "parameters": {"a": 1}}', ONE, "json"),
+        ("<|python_tag|>f.call(a=1)", [("f.call", {"a": 1})], "pythonic"),
         ('[{"name": "f", "arguments": {"a": 1}}]', ONE, "json"),
         ('```json\n{"name": "f", "arguments": {"a": 1}}\n```', ONE, "json"),
         ('[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}]', ONE, "mistral"),
@@ -123,12 +126,15 @@ def test_no_call_is_neither_a_call_nor_an_error(text):
         ("[f(a=x)]", "an argument is not a plain value"),
         ("[f(a=1, a=2)]", "repeated"),
         ("[f(**{'a': 1})]", "no place in a call"),
-        ("[f(a=__import__('os').system('x'))]", "an argument is not a plain value"),
-        ("[f(a=lambda: 1)]", "an argument is not a plain value|not Python"),
+        ("[f(a=__import__('os'))]", "an argument is not a plain value"),
+        ("[f(a=__import__('os').system('x'))]", "'.' has no place there"),
+        ("[f(a=lambda: 1)]", "'lambda' has no place there"),
         ("[f(a={1: 2})]", "an argument is not a plain value"),
         ("[f(a=b'x')]", "not a plain value|no place"),
         ("[f(a=1j)]", "not a plain value"),
-        ("[f(a=1)(b=2)]", "what is called has no name"),
+        ("[f(a=1)(b=2)]", "'\\(' has no place there"),
+        ("[f(a=1e999)]", "a number is too large"),
+        ('<tool_call>{"name": "f", "arguments": {"a": 1e999}}</tool_call>', "1e999 is not a JSON value"),
         ("[f(a=--1)]", "two signs"),
         ("[f(a=1), 3]", "not a call"),
     ],
@@ -169,6 +175,12 @@ def test_native_calls():
     assert parse(message('{"a": 1}', content=" hm ")).text == "hm"
     assert seen({"role": "assistant", "content": "[f(a=1)]", "tool_calls": []}) == ONE
     assert parse({"role": "assistant", "content": None}).calls == ()
+    deep = {"k": 1}
+    for _ in range(900):
+        deep = {"k": deep}
+    for arguments in (deep, {1: 2}):
+        assert len(reasons(message(arguments))) == 1 and seen(message(arguments)) == []
+    assert len(reasons({"content": None, "tool_calls": "abc"})) == 1
     for broken in ({}, 3, None, {"function": 3}, {"function": {"name": None}}):
         assert len(parse({"role": "assistant", "content": None, "tool_calls": [broken]}).errors) == 1
 
@@ -182,6 +194,67 @@ def test_reasoning():
     inside = '<tool_call>{"name": "f", "arguments": {"a": "</think>"}}</tool_call>'
     assert seen(inside) == [("f", {"a": "</think>"})]
     assert parse('<think> <tool_call>{"name": "f", "arguments": {}}</tool_call>').calls == ()
+
+
+def test_content_that_is_no_text():
+    parts = [{"type": "text", "text": "[f("}, {"type": "image"}, 3, {"type": "text", "text": "a=1)]"}]
+    assert seen({"role": "assistant", "content": parts}) == ONE
+    for content in (3, {"a": 1}, [None], b"[f(a=1)]", True):
+        parsed = parse({"role": "assistant", "content": content})
+        assert (parsed.calls, parsed.errors, parsed.text) == ((), (), "")
+
+
+# Each is a syntax tree as deep as it is long.
+CHAINS = {
+    "calls": "[f" + "()" * 500 + "]",
+    "indices": "[f(a=x" + "[0]" * 500 + ")]",
+    "sums": "[f(a=" + "1-" * 500 + "1)]",
+    "numbers": "[f(a=" + "1 " * 500 + ")]",
+    "lambdas": "[f(a=" + "lambda:" * 500 + "1)]",
+    "nots": "[f(a=" + "not " * 500 + "1)]",
+    "choices": "[f(a=" + "1 if 1 else " * 500 + "1)]",
+    "attributes": "[f(a=" + "x()." * 500 + "x)]",
+    "brackets": "[f(a=" + "[" * 500 + "]" * 500 + ")]",
+    "signs": "[f(a=" + "-" * 500 + "1)]",
+    "names": "[f" + ".f" * 500 + "()]",
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_deep_trees_never_reach_the_parser_of_python(name, monkeypatch):
+    def parser(*args, **options):
+        raise AssertionError("Python's parser was given a deep text")
+
+    monkeypatch.setattr("ast.parse", parser)
+    with pytest.raises(NotACall):
+        calls_of(CHAINS[name])
+
+
+TOKENS = [*"fx()[]{}.,:=-+1 ", "2.5", "'s'", "not", "lambda", "if"]
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=60).map("".join))
+@example("[" * 39 + "]" * 39)
+@settings(max_examples=500, deadline=None)
+def test_no_tree_is_deeper_than_its_brackets(text):
+    import ast
+
+    trees = []
+    original = ast.parse
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ast.parse", lambda *a, **k: trees.append(original(*a, **k)) or trees[-1])
+        try:
+            calls_of(text)
+        except NotACall:
+            pass
+
+    def depth(node):
+        return 1 + max((depth(child) for child in ast.iter_child_nodes(node)), default=0)
+
+    # A pair of brackets may be a keyword, a call and what is called; 8 dots and a sign come on top.
+    assert all(depth(tree) <= 3 * MAX_DEPTH + 14 for tree in trees)
+    opened = sum(map(text.count, "([{"))
+    assert all(depth(tree) <= 3 * opened + 14 for tree in trees)
 
 
 def test_unknown_dialects():

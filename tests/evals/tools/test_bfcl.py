@@ -112,6 +112,18 @@ def test_values(key, possible, good, bad):
         assert wrong([Call("geo.area", base | {key: value})], gold, [AREA]), value
 
 
+VERDICTS = Path(__file__).parent / "bfcl_verdicts.jsonl"
+
+
+def test_verdicts_of_upstreams_checker():
+    """Calls of functions of our own, right and altered, with what ast_checker of bfcl-eval 2026.3.23 says of them."""
+    rows = [json.loads(line) for line in VERDICTS.read_text().splitlines()]
+    assert sum(row["valid"] for row in rows) == len(rows) / 2 == 250
+    for row in rows:
+        reason = wrong([Call(*call) for call in row["calls"]], row["gold"], row["functions"])
+        assert (reason == "") is row["valid"], (row, reason)
+
+
 def test_first_right():
     gold = [
         {"geo.area": {"base": ["", 2.0], "unit": [""], "other": ["x", ""], "place": [{"lat": [1.0], "n": ["", 3]}]}}
