@@ -293,6 +293,8 @@ def evaluate(
     )
     if not outcome.finished:
         raise typer.Exit(130)
+    if outcome.summary is not None and not outcome.summary["answered"]:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -123,7 +123,7 @@ def make(name: str, split: str = "train", data: Any = None, **options: Any) -> M
     entry = entry or _discovered().get(name)
     if entry is None:
         known = [*_entries, *_discovered()]
-        raise GymError(unknown("environment", name, known) + " Your own: 'package.module:thing'.")
+        raise GymError(unknown("environment", name, known) + " Your own: 'package.module:thing' or 'file.py:thing'.")
     label = f"environment {name!r}"
     try:
         thing = _resolved(entry)

@@ -69,7 +69,8 @@ def _environment(name: str, data: str | Path | None, options: dict[str, Any]) ->
 
     if ":" not in name and name not in (known := [info.name for info in list_envs()]):
         raise GymError(
-            unknown("benchmark or environment", name, [*_BENCHMARKS, *known]) + " Your own: 'package.module:thing'."
+            unknown("benchmark or environment", name, {*_BENCHMARKS, *known})
+            + " Your own: 'package.module:thing' or 'file.py:thing'."
         )
     return EnvironmentBenchmark(name, data, **options)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ..configuration import flat, load_toml, merge
+from ..configuration import flat, merge
 from ..errors import GymError, NotScored
 from ..run_files import append_records
 from .benchmark import Benchmark, Score
@@ -20,7 +20,7 @@ from .config import resolve
 from .records import CONFIG, SCORES, SUMMARY, EvalFolder, EvalRecord, cannot_write, reply_of, score_record
 from .runner import sample_of_case, why_not
 from .screen import EvalScreen, print_summary
-from .session import EvalOutcome, command_name, ids_of, make_benchmark
+from .session import EvalOutcome, command_name, ids_of, make_benchmark, saved_config
 from .summary import summarise
 
 NEW = SCORES + ".new"
@@ -39,7 +39,7 @@ def rescore(run: Path, options: Mapping[str, Any] | None = None, console: Consol
     """
     if not (run / CONFIG).is_file():
         raise GymError(f"cannot score {run} anew: it is not a run folder (no {CONFIG})")
-    config = resolve(merge(load_toml(run / CONFIG), {"options": dict(options or {})}))
+    config = resolve(merge(saved_config(run), {"options": dict(options or {})}))
     benchmark = make_benchmark(config)
     screen = EvalScreen(benchmark, config, console)
     folder = None

@@ -25,6 +25,9 @@ NAMES = 12
 # Seconds between lines where there is no terminal.
 PLAIN = 30.0
 
+# A table of more columns than this leaves out those that no case is eligible for.
+MANY_COLUMNS = 10
+
 
 class EvalScreen:
     """Progress in one line, which a terminal redraws; elsewhere a line now and then.
@@ -160,7 +163,10 @@ def print_summary(
     methods = _fitting(own, console.width, summary) if own else ()
     for method in methods:
         table.add_column(f"paper\n{method}", justify="right", no_wrap=True)
-    for column in summary["columns"]:
+    shown = summary["columns"]
+    if len(shown) > MANY_COLUMNS:
+        shown = [column for column in shown if column["count"]] or shown
+    for column in shown:
         name, percent = column["name"], column["percent"]
         low, high = figure(column["low"], percent), figure(column["high"], percent)
         cells = [escape(name + (" %" if percent else "")), figure(column["value"], percent)]
@@ -168,6 +174,9 @@ def print_summary(
         theirs = own.figures.get(name, {}) if own else {}
         table.add_row(*cells, *(f"{theirs[m]:.2f}" if m in theirs else "" for m in methods))
     console.print(table)
+    if len(shown) < len(summary["columns"]):
+        left_out = len(summary["columns"]) - len(shown)
+        console.print(f"[dim]{left_out} figures without any case are in summary.json alone.[/]", soft_wrap=True)
     if own:
         console.print(f"[dim]Paper: {escape(own.model)}, in percent. CorrGRPO, arXiv 2609.36820.[/]")
     elif paper:
@@ -187,6 +196,7 @@ def print_summary(
     if summary["failed"]:
         kinds = ", ".join(f"{kind} {n}" for kind, n in summary["failed"].items())
         console.print(f"[red]Failed {sum(summary['failed'].values())}:[/] {escape(kinds)}", soft_wrap=True)
+        console.print("  No figure above counts them.")
         for f in summary["failed_samples"][:3]:
             console.print(f"[dim]  {escape(f['case'])}: {escape(f['text'][:200])}[/]", soft_wrap=True)
         names = [f["case"] for f in summary["failed_samples"]]

@@ -92,7 +92,7 @@ def resume_config(run: Path, flags: Mapping[str, Any]) -> EvalConfig:
     """
     if not (run / CONFIG).is_file():
         raise GymError(f"cannot resume {run}: it is not a run folder (no {CONFIG})")
-    return resolve(merge(_saved(run), dict(flags)))
+    return resolve(merge(saved_config(run), dict(flags)))
 
 
 def check_same(run: Path, config: EvalConfig) -> None:
@@ -101,7 +101,7 @@ def check_same(run: Path, config: EvalConfig) -> None:
     Raises:
         GymError: naming every difference.
     """
-    old = resolve(_saved(run))
+    old = resolve(saved_config(run))
     was, now = flat(old.model_dump(mode="json")), flat(config.model_dump(mode="json"))
     changed = [k for k in differences(old, config) if k not in FREE and k.partition(".")[0] not in FREE]
     if changed:
@@ -157,8 +157,16 @@ def check_facts(run: Path, facts: Mapping[str, Any], now: Mapping[str, Any]) -> 
         raise GymError(f"{run} was scored anew with other options: `rescore {run}` without them first")
 
 
-def _saved(run: Path) -> dict[str, Any]:
-    return load_toml(run / CONFIG)
+def saved_config(run: Path) -> dict[str, Any]:
+    """The configuration in a run folder.
+
+    Raises:
+        GymError: it can't be read, or is a training's.
+    """
+    values = load_toml(run / CONFIG)
+    if "algo" in values:
+        raise GymError(f"{run} is the run of a training, not of an evaluation. Evaluate its model by --model {run}")
+    return values
 
 
 @dataclass(slots=True)
@@ -190,6 +198,10 @@ class _Session:
             await check()
 
     async def _evaluate(self, folder: EvalFolder) -> EvalOutcome:
+        def stop() -> None:
+            self.screen.note("stopping: what is finished is being saved")
+            runner.stop()
+
         runner = Runner(self.benchmark, self.model, self.config, folder, self.screen, self.ids, self.retry_failed)
         missing, unscored = len(list(runner.todo())), len(list(runner.unscored()))
         if (self.path / CONFIG).exists() and missing:
@@ -211,7 +223,7 @@ class _Session:
         self.screen.status = getattr(self.model, "status", str)
         self.screen.begin(total, total - missing - unscored, folder.samples)
         try:
-            with _signals(runner.stop):
+            with _signals(stop):
                 finished = await runner.run()
         finally:
             self.screen.end()
@@ -231,7 +243,7 @@ class _Session:
             summary["paper"] = [{"model": r.model, "figures": r.figures} for r in self.paper]
         folder.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
         if troubles:
-            self.screen.note(f"troubles with the endpoint, most of them mended by another try: {troubles}")
+            self.screen.note(f"troubles with the endpoint, with those that another try mended: {troubles}")
         print_summary(self.screen.console, self.path, summary, self.paper, command)
         return EvalOutcome(self.path, True, summary)
 

@@ -82,6 +82,8 @@ class Screen:
         """A progress bar; call what it yields with (done, loss)."""
         task = self.progress.add_task(name, total=total)
         loss = float("nan")
+        if not self.console.is_terminal:
+            self.note(f"{name}: {total} steps")
 
         def advance(done: int, value: float) -> None:
             nonlocal loss

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..corrgrpo import Algorithm
 from ..errors import GymError
 from .config import TrainConfig
+from .trainer import algorithm_of
 
 GIB = 2**30
 # Float32 copies of logits are made in pieces of this many elements (policy.CHUNK), with their gradients.
@@ -222,7 +224,11 @@ def _every(every: int, steps: int) -> str:
 
 
 def tasks_of(config: TrainConfig) -> tuple[int | None, str]:
-    """Number of training tasks, and a note on the data; None, and why, where the environment can't be made here."""
+    """Number of training tasks, and a note on the data; None, and why, where the environment can't be made here.
+
+    Raises:
+        GymError: The algorithm or its options don't go with the environment.
+    """
     from .. import envs
 
     try:
@@ -230,6 +236,7 @@ def tasks_of(config: TrainConfig) -> tuple[int | None, str]:
     except GymError as error:
         return None, str(error).splitlines()[0]
     try:
+        algorithm_of(config, env.reward_names, env.reward_weights)  # raises where a real run would
         return len(env.tasks), env.data_note
     finally:
         env.close()
@@ -243,6 +250,7 @@ def of(config: TrainConfig) -> list[str]:
     """
     import torch
 
+    Algorithm.from_name(config.algo)
     gpu = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else None
     tasks, note = tasks_of(config)
     return describe(config, tasks, note, "transformers", gpu)

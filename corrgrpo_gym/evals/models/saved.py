@@ -71,7 +71,7 @@ class SavedAnswers:
             first = ", ".join(f"{case!r} (line {line})" for case, line in list(unknown.items())[:SHOWN])
             self.notes.append(f"{len(unknown)} cases of {self.path.name} are not in this benchmark: {first}")
         if missing:
-            self.notes.append(f"{missing} cases have no answer in {self.path.name}: they count as failed")
+            self.notes.append(f"{missing} cases have no answer in {self.path.name}: no figure counts them")
         self.identity: Mapping[str, Any] = {"kind": "saved", "digest": _digest(self.path)}
 
     async def complete(self, request: Request) -> Reply:
