@@ -13,12 +13,14 @@ What comes out of a jail is plain data by a reader that is safe on hostile bytes
 pickle. A program can write what it likes to its stream: the most that it achieves is a value, which is
 compared like any other. Its CPU time is read from the kernel's clock of its process, from outside.
 
-What `bubblewrap` gives: namespaces of its own for users, processes, network, IPC, host name; a read-only root
-with the interpreter, its standard library and `sortedcontainers` only, and no writable place; a list of
-allowed system calls (no processes, programs, sockets, signals, writing); limits on memory, CPU time, threads,
-descriptors; as root, another user id first. It does not limit the memory of a jail as a whole (each program's
-is limited, and it is one process), nor share the CPU fairly. `subprocess` has the limits and the system calls
-only: files of the machine can be read.
+What `bubblewrap` gives: namespaces of its own for users, processes, network, IPC, host name, and for each
+program users, processes and IPC once more; a read-only root with the interpreter, its standard library and
+`sortedcontainers` only, and no writable place; a list of allowed system calls (no processes, programs, sockets,
+signals, writing); limits on memory, CPU time, threads, descriptors; as root, another user id first, and where
+control groups can be made, limits on memory, processes and CPUs of each jail as a whole. `docker` has the system
+calls and limits in a container for each worker, with a second list of system calls around the whole container.
+`subprocess` has the limits and the system calls only: files of the machine can be read. What each one does not
+confine is data (`backends.gaps`), which `corrgrpo-gym doctor` shows and the tests go by.
 """
 
 from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict, VerdictLost

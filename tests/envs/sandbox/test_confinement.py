@@ -180,9 +180,8 @@ PSEUDO_DEVICES = {
 def test_the_kernels_figures_are_invisible(judge, against):
     against("kernel")
     for path in ("/proc/meminfo", "/proc/cpuinfo", "/proc/version", "/proc/uptime", "/proc/kallsyms", "/etc/hosts"):
-        assert outcome(judge, f"return open({path!r}).read()").startswith(
-            ("FileNotFoundError", "in the test: ValueError")
-        )
+        text = outcome(judge, f"return open({path!r}).read()")
+        assert text == "" or text.startswith("FileNotFoundError")
     assert outcome(judge, "return os.path.isdir('/sys') and os.listdir('/sys')") in ("False", "[]")
 
 
