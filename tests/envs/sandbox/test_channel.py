@@ -67,7 +67,7 @@ def test_waiting_ends_with_the_cpu_time_of_the_other(talk):
         channel.read()
     channel, _ = talk(lambda fd: burn(60), limit=0.1)
     with pytest.raises(OverTime):
-        channel.write(bytes(1 << 22))
+        channel.write(bytes(1 << 25))
 
 
 def test_an_end_is_told(talk):
