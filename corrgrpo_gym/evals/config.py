@@ -127,6 +127,14 @@ def resolve(*layers: dict[str, Any]) -> EvalConfig:
             "what shall answer? --base-url URL --model NAME (an OpenAI-compatible endpoint), --model PATH or hub id "
             "(local), --model reference (the gold answers), or --answers FILE"
         )
+    if "@" in config.base_url.partition("?")[0] or "?" in config.base_url:
+        raise GymError(
+            "--base-url holds a user, a password or a query, which would be written to the run folder: put the key in "
+            "an environment variable and name it by --api-key-env"
+        )
+    for key in ("model", "messages", "prompt", "n", "stream", "tools"):
+        if key in config.extra_body:
+            raise GymError(f"--extra-body: {key!r} is what the evaluation itself says; leave it out")
     for key in ("completions", "extra_body"):
         if getattr(config, key) and not config.base_url:
             raise GymError(f"--{key.replace('_', '-')} is for endpoints: give --base-url")

@@ -47,6 +47,10 @@ def make(name: str, data: str | Path | None = None, **options: Any) -> Benchmark
     for option in options:
         if option not in parameters and not anything:
             raise GymError(f"benchmark {name!r}: {unknown('option', option, set(parameters) - {'data'})}")
+        wanted = parameters[option].annotation if option in parameters else None
+        for kind_of_value, text in ((bool, "true or false"), (str, "a text")):
+            if wanted in (kind_of_value, kind_of_value.__name__) and not isinstance(options[option], kind_of_value):
+                raise GymError(f"benchmark {name!r}: option {option} is {options[option]!r}; it takes {text}")
     if "data" in parameters or anything:
         options["data"] = data
     elif data not in (None, "auto"):

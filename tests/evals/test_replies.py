@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrgrpo_gym.envs.chat import message_problem
+from corrgrpo_gym.errors import GymError
 from corrgrpo_gym.evals.models.base import Reply
 from corrgrpo_gym.evals.models.replies import NoReply, parse_reply
 from corrgrpo_gym.evals.records import reply_of, reply_record
@@ -110,3 +111,47 @@ def test_anything_is_a_reply_or_none(message, finish, usage, calls):
             assert isinstance(parse_reply(body), Reply)
         except NoReply as none:
             assert str(none)
+
+
+def test_what_a_call_holds_besides_is_left_out_however_deep():
+    deep = {}
+    for _ in range(900):
+        deep = {"x": deep}
+    call = {"id": "a", "extra": deep, "function": {"name": "f", "arguments": "{}", "other": deep}}
+    reply = parse_reply({"choices": [{"message": {"content": None, "tool_calls": [call, {"function": deep}]}}]})
+    assert reply.message["tool_calls"][0] == {
+        "id": "a",
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}"},
+    }
+    json.dumps(reply.message)
+
+
+def test_counts_of_tokens_are_counts():
+    for number in (int("9" * 400), -1, 1.5, True, "7", None):
+        reply = parse_reply({"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": number}})
+        assert reply.usage.prompt is None
+
+
+def test_failures_can_be_written():
+    from corrgrpo_gym.evals.models.base import ModelFailure
+
+    assert str(ModelFailure("server", "a \ud800 b")) == "a ? b"
+
+
+def test_long_complaints_are_read_at_their_beginning():
+    from corrgrpo_gym.evals.models.troubles import of_status
+
+    trouble = of_status(400, {}, "exceed" * 200_000, {}, ())
+    assert trouble.kind == "rejected" and len(trouble.text) < 400
+
+
+def test_addresses_with_secrets_and_bodies_that_say_what_the_evaluation_says_are_refused():
+    from corrgrpo_gym.evals.config import resolve
+
+    base = {"env": "rlla", "model": "m"}
+    for url in ("http://user:pw@host/v1", "http://host/v1?key=x"):
+        with pytest.raises(GymError, match="--api-key-env"):
+            resolve(base | {"base_url": url})
+    with pytest.raises(GymError, match="--extra-body: 'model'"):
+        resolve(base | {"base_url": "http://host/v1", "extra_body": {"model": "other"}})

@@ -35,8 +35,9 @@ RANGES = {"function_name": (-0.5, 0.5), "parameter_name": (-1.0, 1.0), "paramete
 
 _TAGS = ("think", "tool_call", "response")
 _FORM = re.compile(
-    r"\s*(?:<think>)?(?P<think>.*?)</think>\s*"
-    r"(?:<tool_call>[ \t]*\n(?P<tool_call>.*?)\n[ \t]*</tool_call>\s*)?(?:<response>(?P<response>.*?)</response>\s*)?",
+    r"\s*+(?:<think>)?+(?P<think>.*?)</think>\s*+"
+    r"(?:<tool_call>[ \t]*+\n(?P<tool_call>.*?)\n[ \t]*+</tool_call>\s*+)?+"
+    r"(?:<response>(?P<response>.*?)</response>\s*+)?+",
     re.DOTALL,
 )
 

@@ -174,6 +174,8 @@ def _add(value: Any, position: int, calls: list[Call], errors: list[CallError]) 
             calls.append(call_of(item))
         except NotACall as error:
             errors.append(CallError(str(error), position))
+            if len(errors) >= MAX_ERRORS:
+                return
 
 
 def _mistral(text: str) -> _Found:

@@ -106,7 +106,8 @@ class ModelFailure(Exception):
     """
 
     def __init__(self, kind: str, text: str):
-        super().__init__(text)
+        # What a server says may hold what no terminal and no file can.
+        super().__init__(text.encode(errors="replace").decode())
         self.kind = kind
 
 

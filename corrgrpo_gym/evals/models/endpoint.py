@@ -67,6 +67,7 @@ class Endpoint:
         self.concurrency = concurrency + max(1, concurrency // 4)
         self.troubles: Counter[str] = Counter()
         self._base_url, self._key_name, self._has_key = _public(base_url), key_name, bool(api_key)
+        self._key = api_key or ""
         self._timeout, self._retries, self._base = timeout, retries, base
         self._pace = Pace(concurrency)
         self._dropped: dict[str, str] = {}
@@ -148,15 +149,19 @@ class Endpoint:
                 if tries < 3:
                     await asyncio.sleep(backoff(tries, self._base))
                     continue
-                raise GymError(await self._hopeless(result))
+                raise GymError(self._public(await self._hopeless(result)))
             if result.kind == "filtered":
-                message: Message = {"role": "assistant", "content": None, "refusal": result.text}
+                message: Message = {"role": "assistant", "content": None, "refusal": self._public(result.text)}
                 return Reply(message, "content_filter", notes=("refused by the endpoint's filter",))
             if not result.again or tries > self._retries or counts["timeout"] >= TIMEOUTS:
-                raise ModelFailure(result.kind, result.text + (f" ({tries} tries)" if tries > 1 else ""))
+                raise ModelFailure(result.kind, self._public(result.text) + (f" ({tries} tries)" if tries > 1 else ""))
             if (result.wait or 0) > PATIENCE:
-                raise ModelFailure(result.kind, f"{result.text} (asks to wait {result.wait:.0f} s)")
+                raise ModelFailure(result.kind, f"{self._public(result.text)} (asks to wait {result.wait:.0f} s)")
             await asyncio.sleep(max(backoff(tries, self._base), result.wait or 0))
+
+    def _public(self, text: str) -> str:
+        """What a server says, without our key, which some repeat."""
+        return text.replace(self._key, "[the key]") if self._key else text
 
     def status(self) -> str:
         """What slows the evaluation down just now."""

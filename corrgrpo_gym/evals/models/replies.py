@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from ...envs.chat import Message
+from ...envs.tool_calls.json_reader import MAX_DEPTH, deeper_than
 from .base import Finish, Reply, Usage
 
 _FINISHES: dict[str, Finish] = {
@@ -117,12 +118,18 @@ def _calls(given: dict[str, Any], notes: list[str]) -> list[dict[str, Any]]:
         if not isinstance(call, dict):
             notes.append("a tool call that is no object is left out")
             continue
-        call = {"type": "function", **call}
+        # What a call holds besides is not ours to keep, however deep it is.
+        call = {"type": "function", **{key: call[key] for key in ("id", "type", "function") if key in call}}
         call["id"] = call.get("id") or f"call_{i}"
         function = call.get("function")
-        if isinstance(function, dict) and not isinstance(function.get("arguments"), str | None):
-            call["function"] = {**function, "arguments": _text(function["arguments"])}
-            notes.append("arguments of a tool call as an object")
+        if isinstance(function, dict):
+            call["function"] = {key: function[key] for key in ("name", "arguments") if key in function}
+            if not isinstance(function.get("arguments"), str | None):
+                call["function"]["arguments"] = _text(function["arguments"])
+                notes.append("arguments of a tool call as an object")
+        if deeper_than(call, MAX_DEPTH):
+            notes.append("a tool call nested too deep is left out")
+            continue
         out.append(call)
     return out
 
@@ -144,4 +151,4 @@ def _usage(usage: Any) -> Usage:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None

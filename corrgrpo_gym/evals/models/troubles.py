@@ -84,7 +84,8 @@ def of_status(status: int, body: Any, raw: str, headers: Mapping[str, str], sent
     """
     fields = body if isinstance(body, dict) else {}
     message = fields.get("message")
-    words = message if isinstance(message, str) else raw
+    # The beginning says it; a body may be of any length.
+    words = (message if isinstance(message, str) else raw)[:2000]
     code = f"{fields.get('code') or ''} {fields.get('type') or ''}"
     text = f"HTTP {status}: {' '.join(words.split())[:300]}"
     if status == 429 and "insufficient_quota" in code:

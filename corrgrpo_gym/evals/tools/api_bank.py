@@ -19,8 +19,9 @@ where that finds none; native calls count as well.
 import csv
 import io
 import json
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,11 @@ class ApiBank(Benchmark):
         self.settings = {"prompt": prompt, "metric": metric, "data": files.digest}
         levels = [mean("right", group=level) for level in LEVELS]
         by_level = zip(LEVELS, levels, strict=True)
+        turns = Counter(case.cluster for case in self.cases if case.group == "v3")
         self.columns = [
             *(Column(name, f"turns of level {name[1]} that are right", by) for name, by in by_level),
             Column("avg", "mean of the three", average(*levels)),
-            Column("v3_dialogue", "dialogues of level 3 with every call right", _dialogues),
+            Column("v3_dialogue", "dialogues of level 3 with every call right", _Dialogues(turns)),
         ]
         if metric == "all_exact":
             self.paper = {name: f"api_bank_{name}" for name in (*LEVELS, "avg")}
@@ -115,12 +117,16 @@ class ApiBank(Benchmark):
             reference=reference,
             cluster=f"{level}/{group}",
             group=level,
-            row=(calls[0], [call for who, said in turns if who.startswith("API") for call in _before(said)]),
+            row=(
+                calls[0],
+                [call for who, said in turns if who.startswith("API") for call in _before(said)],
+                {*calls[0].arguments, *(k for t in tools if t["name"] == calls[0].name for k in t["input_parameters"])},
+            ),
         )
 
     def score(self, case: Case, replies: Sequence[Reply]) -> Score:
         """Compare the call with the label's."""
-        wanted, before = case.row
+        wanted, before, known = case.row
         calls = self._calls(replies[-1])
         detail: dict[str, Any] = {"calls": len(calls)}
         right = len(calls) == 1 and calls[0].name == wanted.name
@@ -128,6 +134,7 @@ class ApiBank(Benchmark):
             right = same(plain(calls[0].arguments), plain(wanted.arguments))
         elif right:
             right, detail["by"] = self._same_outcome(calls[0], wanted, before)
+            right = right and set(calls[0].arguments) <= known
         if not calls:
             detail["errors"] = [str(e) for e in parse(replies[-1].message).errors][:3]
         return Score({"right": float(right)}, detail)
@@ -180,13 +187,21 @@ def _tools(files: Files) -> ApiBankTools:
     return ApiBankTools(tables, library)
 
 
-def _dialogues(samples: Sequence[Sample]) -> Estimate:
-    """Level 3 by dialogue: all turns of it right, in the mean over samples of a turn."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for sample in samples:
-        if sample.group == "v3" and sample.values.get("right") is not None:
-            found[sample.cluster].append(float(sample.values["right"] or 0.0))
-    if not found:
-        return NOTHING
-    whole = [Sample(name, name, "v3", {"right": float(min(values))}) for name, values in found.items()]
-    return mean("right")(whole)
+@dataclass(frozen=True, slots=True)
+class _Dialogues:
+    """Level 3 by dialogue: the least right of its turns, samples of a turn averaged; where all turns are scored."""
+
+    turns: Mapping[str, int]
+
+    def __call__(self, samples: Sequence[Sample]) -> Estimate:
+        found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for sample in samples:
+            value = sample.values.get("right")
+            if sample.group == "v3" and value is not None:
+                found[sample.cluster][sample.case].append(float(value))
+        whole = [
+            Sample(name, name, "v3", {"right": min(sum(values) / len(values) for values in by_turn.values())})
+            for name, by_turn in found.items()
+            if len(by_turn) == self.turns[name]
+        ]
+        return mean("right")(whole) if whole else NOTHING

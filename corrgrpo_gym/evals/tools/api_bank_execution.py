@@ -149,7 +149,7 @@ class ApiBankTools:
                 key = _find(rows, user, {f: a[f] for f in _FOUND_BY[kind]})
                 rows[key].update({f: _normal(a[f]) for f in written if f in a})
             return "success"
-        key = _find(rows, user, {f: a[f] for f in found_by if f in a})
+        key = _find(rows, user, {f: a[f] for f in found_by})
         return copy.deepcopy(rows[key]) if verb == "Query" else _normal(rows.pop(key))
 
     # -- accounts and banks

@@ -10,11 +10,12 @@ from typing import Any
 from ...envs.tool_calls import Call, parse
 from ...envs.tool_calls.json_reader import BadJson, whole
 
-_CALL = re.compile(r"\[\s*(\w+)\s*\(")
-_KEY = re.compile(r"\s*,?\s*(\w+)\s*=\s*")
+# All repetitions are possessive: a text of nothing but spaces is gone through once.
+_CALL = re.compile(r"\[\s*+(\w++)\s*+\(")
+_KEY = re.compile(r"\s*+,?+\s*+(\w++)\s*+=\s*+")
 # A value ends at its quote where the next argument or the end of the call follows: some values hold quotes themselves.
-_ENDS = {q: re.compile(rf"{q}(?=\s*(?:,\s*\w+\s*=|\)))") for q in "'\""}
-_CLOSE = re.compile(r"\s*,?\s*\)")
+_ENDS = {q: re.compile(rf"{q}(?=\s*+(?:,\s*+\w++\s*+=|\)))") for q in "'\""}
+_CLOSE = re.compile(r"\s*+,?+\s*+\)")
 _BARE = re.compile(r"[^,()'\"]*")
 _LITERAL = re.compile(r"\s*[\[{]")
 _SIMPLE = re.compile(r"""[\s\[\]{}:,]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|True|False|None""")

@@ -8,6 +8,7 @@ The order of parallel calls does not count. Where upstream's code takes "" for a
 a list unchecked because of it, so does this.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,10 +40,10 @@ def wrong(calls: Sequence[Call], gold: Sequence[Mapping[str, Possible]], functio
     for wanted in gold:
         ((name, possible),) = wanted.items()
         reasons = []
-        for call in left:
+        for i, call in enumerate(left):
             reason = _wrong_call(call, name, possible, described[name])
             if not reason:
-                left.remove(call)
+                del left[i]  # by its place: True equals 1, so one call may equal another that is wrong
                 break
             reasons.append(reason)
         else:
@@ -68,11 +69,16 @@ def _wrong_call(call: Call, name: str, possible: Possible, parameters: Mapping[s
     return ""
 
 
+def _as_float(number: int) -> float:
+    """A whole number as a float; one that no float can be becomes infinite, which is no possible value."""
+    return float(number) if abs(number) < 2**1000 else math.inf
+
+
 def _wrong_value(value: Any, possible: Sequence[Any], about: Mapping[str, Any]) -> str:
     kind = _TYPES[about["type"]]
     nested = _TYPES.get(about.get("items", {}).get("type", "")) if about["type"] in _NESTED else None
     if kind is float and type(value) is int:
-        value = float(value)
+        value = _as_float(value)
     reason, variable = _wrong_type(value, possible, kind, nested)
     if reason:
         return reason

@@ -151,3 +151,11 @@ def test_no_calls_and_broken_calls_give_the_minima():
 )  # fmt: skip
 def test_values_are_equal_as_json(a, b, equal):
     assert same(a, b) is equal and same(b, a) is equal
+
+
+def test_floods_of_white_space_are_gone_through_once():
+    """Backtracking would take hours here."""
+    for label in (CALL, SAID, CALL + SAID):
+        for text in ("\n" * 300_000 + "</think>x<tool_call>\n{}\n</tool_call>", "</think>" + " " * 300_000 + "x",
+                     "</think><tool_call>" + "\n" * 300_000 + "</tool_call>" + " " * 300_000 + "x"):  # fmt: skip
+            assert not well_formed(message(text), label)

@@ -216,6 +216,7 @@ def test_outcomes(one, other, equal):
         ("Calculator", {"formula": "1/0"}), ("Calculator", {"formula": "9**9"}), ("Calculator", {"formula": "(" * 400}),
         ("CancelRegistration", {"appointment_id": "13"}), ("QueryStock", {"stock_code": "AAPL"}), ("ToolSearcher", {"keywords": ""}),
         ("QueryHealthData", {"user_id": "A1", "start_time": "x", "end_time": "y"}), ("QueryStock", {"stock_code": [], "date": {}}),
+        ("DeleteAgenda", {"token": "t1"}), ("QueryMeeting", {"token": "t1"}),
         ("ImageCaption", {"url": "none"}), ("ModifyPassword", {"token": "t1", "old_password": "x", "new_password": "y"}),
     ],
 )  # fmt: skip
@@ -260,7 +261,7 @@ def test_texts_that_are_no_lists_stay_texts(value):
 @pytest.mark.parametrize(
     "text",
     ["[F(" * 100_000, "[F(a='" + "', " * 200_000, "[F(a='" + "' " * 300_000, "[F(a=" * 150_000, "API-Request: " * 50_000,
-     "[F(" + "a='b', " * 100_000],
+     "[F(" + "a='b', " * 100_000, "[F(" + " " * 400_000 + "x", "[" + " " * 400_000 + "x(", "[F(a='x'" + " " * 400_000 + "x"],
 )  # fmt: skip
 def test_hostile_answers_are_read_in_linear_time(text):
     def steps(part):
@@ -310,3 +311,40 @@ def test_the_published_turns(metric):
     assert set(table(benchmark, lambda c: "").values()) == {0}
     mixed = table(benchmark, shuffled(benchmark))
     assert all(mixed[name] < 12 for name in ("v1", "v2", "v3")), mixed
+
+
+def test_spaces_are_gone_through_once():
+    """Backtracking would take minutes here."""
+    for text in ("[F(" + " " * 1_000_000 + "x", "[F(a='x'" + " " * 1_000_000 + "x", "[F(a='x'," + " " * 1_000_000):
+        assert calls_of(text) == []
+
+
+def test_arguments_that_an_api_does_not_have_are_wrong(folder):
+    benchmark = registry.make("api-bank", folder, metric="execution")
+    case = benchmark.cases[0]
+    assert values(benchmark, case, ADD)["right"] == 1
+    assert values(benchmark, case, ADD.replace(")]", ", k='1')]"))["right"] == 1  # described, and of no effect
+    assert values(benchmark, case, ADD.replace(")]", ", zzz='1')]"))["right"] == 0
+
+
+def test_dialogues_count_where_all_their_turns_are_scored(folder):
+    from corrgrpo_gym.evals.metrics import Sample
+
+    benchmark = registry.make("api-bank", folder)
+    (column,) = (c for c in benchmark.columns if c.name == "v3_dialogue")
+
+    def sample(case, right):
+        return Sample(case, "v3/dialogue 0", "v3", {"right": right})
+
+    assert column.estimate([sample("v3/0-0", 1.0)]).count == 0
+    assert column.estimate([sample("v3/0-0", 1.0), sample("v3/0-1", 0.0)]).value == 0
+    several = [sample("v3/0-0", 1.0), sample("v3/0-1", 1.0), sample("v3/0-1", 0.0)]
+    assert column.estimate(several).value == 0.5
+
+
+def test_options_are_of_their_kind(folder):
+    for options, message in (({"prompt": 5}, "prompt is 5; it takes a text"), ({"metric": True}, "it takes a text")):
+        with pytest.raises(GymError, match=message):
+            registry.make("api-bank", folder, **options)
+    with pytest.raises(GymError, match="native_tools is 'no'; it takes true or false"):
+        registry.make("bfcl", folder, native_tools="no")

@@ -176,3 +176,16 @@ def test_the_published_rows():
     empty = table(benchmark, lambda c: "")
     assert empty["irrelevance"] == empty["live_irrelevance"] == 100
     assert all(value == 0 for name, value in empty.items() if "irrelevance" not in name and name != "overall")
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "-" + "9" * 400, "0x" + "f" * 400])
+def test_numbers_that_no_float_can_be_are_wrong_and_counted(benchmark, number):
+    case = benchmark.cases[0]
+    assert values(benchmark, case, f"[geo.area(base={number})]") == {"right": 0}
+    assert values(benchmark, case, f"[geo.area(base=3, points=[{number}])]") == {"right": 0}
+
+
+def test_a_true_call_does_not_stand_for_its_equal():
+    gold = [{"geo.area": {"base": [1.0], "count": [1]}}] * 2
+    calls = [Call("geo.area", {"base": 1.0, "count": True}), Call("geo.area", {"base": 1.0, "count": 1})]
+    assert wrong(calls, gold, [AREA]) and not wrong([calls[1]] * 2, gold, [AREA])
