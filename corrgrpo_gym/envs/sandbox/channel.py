@@ -14,6 +14,7 @@ _SETTLE_TRIES = 40
 _SETTLE_SECONDS = 50e-6
 _FIRST_LOOK, _LAST_LOOK = 200e-6, 20e-3  # seconds between looks at what has come
 _BUFFER = 1 << 22
+_READ, _LONG_READ = 1 << 16, 1 << 20
 _CREDENTIALS = struct.Struct("@iII")
 
 
@@ -41,6 +42,7 @@ class Channel:
         self.pid = 0
         self._clock = 0
         self._base = 0.0
+        self._received, self._at = b"", 0
 
     def close(self) -> None:
         """Close both ends."""
@@ -113,11 +115,11 @@ class Channel:
         if self.used() > self.limit:
             raise OverTime
 
-    def _read_exactly(self, n: int) -> bytes:
-        parts = []
-        while n:
+    def _more(self, size: int = 0) -> bytes:
+        """Wait for bytes; ``size``: how many are missing."""
+        while True:
             try:
-                part = self._stream.recv(n if n < 1 << 20 else 1 << 20)
+                part = self._stream.recv(min(max(size, _READ), _LONG_READ))
             except BlockingIOError:
                 self.check()
                 continue
@@ -126,9 +128,12 @@ class Channel:
             if not part:
                 self.check()  # the kernel's own limit may have ended it
                 raise EOFError
-            parts.append(part)
-            n -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            return part
+
+    @property
+    def pending(self) -> bool:
+        """Whether something has been received that is not read yet."""
+        return self._at < len(self._received)
 
     def read(self) -> bytes:
         """Read one message.
@@ -138,10 +143,38 @@ class Channel:
             OverTime: its CPU time is used up.
             BadBytes: the message is too large.
         """
-        size = wire.frame_length(self._read_exactly(4))
-        if size > wire.MAX_FRAME:
-            raise wire.BadBytes("a message is too large")
-        return self._read_exactly(size)
+        begin = self._at + 4
+        if begin > len(self._received):
+            self._fill(4)
+            begin = 4
+        size = wire.frame_length(self._received, begin - 4)
+        end = begin + size
+        if end > len(self._received):
+            if size > wire.MAX_FRAME:
+                raise wire.BadBytes("a message is too large")
+            self._fill(4 + size)
+            begin, end = 4, 4 + size
+        self._at = end
+        return self._received[begin:end]
+
+    def _fill(self, n: int) -> None:
+        """Have at least ``n`` bytes that are not read yet, waiting for them."""
+        parts = [self._received[self._at :]]
+        missing = n - len(parts[0])
+        while missing > 0:
+            try:
+                part = self._stream.recv(min(max(missing, _READ), _LONG_READ))
+            except BlockingIOError:
+                self.check()
+                continue
+            except ConnectionResetError:
+                part = b""
+            if not part:
+                self.check()  # the kernel's own limit may have ended it
+                raise EOFError
+            parts.append(part)
+            missing -= len(part)
+        self._received, self._at = b"".join(parts), 0
 
     def write(self, data: bytes) -> None:
         """Send framed messages.
@@ -171,7 +204,8 @@ class Channel:
             OverTime: its CPU time is used up.
             BadBytes: a message is too large, or more has come.
         """
-        rest, received, messages = memoryview(data), bytearray(), list[bytes]()
+        rest, messages = memoryview(data), list[bytes]()
+        parts, have, size = list[bytes](), 0, 4
         pause = _FIRST_LOOK
         while True:
             try:
@@ -181,37 +215,47 @@ class Channel:
                 pass
             except (BrokenPipeError, ConnectionResetError):
                 rest = rest[:0]  # what it has sent before its end is still to be read
-            moved = self._take(received)
-            while len(received) >= 4 and len(messages) < count:
-                size = wire.frame_length(bytes(received[:4]))
-                if size > wire.MAX_FRAME:
-                    raise wire.BadBytes("a message is too large")
-                if len(received) < 4 + size:
-                    break
-                messages.append(bytes(received[4 : 4 + size]))
-                del received[: 4 + size]
+            part = self._glance()
+            if part:
+                parts.append(part)
+                have += len(part)
+            if have >= size:
+                self._received, self._at, parts = b"".join(parts), 0, []
+                while len(messages) < count and (size := self._needed()) <= have:
+                    messages.append(self.read())
+                    have -= size
+                parts.append(self._received[self._at :])
             self.check()
             if len(messages) == count:
-                if received:
+                if have:
                     raise wire.BadBytes("more answers than calls")
                 return messages
-            if not moved:
+            if not part:
                 time.sleep(pause)
                 pause = min(pause * 1.5, _LAST_LOOK)
 
-    def _take(self, received: bytearray) -> bool:
-        """Read what has come; whether there was anything."""
-        before = len(received)
-        while True:
-            try:
-                part = self._stream.recv(1 << 18, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return len(received) > before
-            except ConnectionResetError:
-                part = b""
-            if not part:
-                if len(received) > before:
-                    return True
-                self.check()
-                raise EOFError
-            received += part
+    def _needed(self) -> int:
+        """How many bytes the next message takes, as far as what has been received tells.
+
+        Raises:
+            BadBytes: it is too large.
+        """
+        if self._at + 4 > len(self._received):
+            return 4
+        size = wire.frame_length(self._received, self._at)
+        if size > wire.MAX_FRAME:
+            raise wire.BadBytes("a message is too large")
+        return 4 + size
+
+    def _glance(self) -> bytes:
+        """Receive what has come, if anything."""
+        try:
+            part = self._stream.recv(_LONG_READ, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return b""
+        except ConnectionResetError:
+            part = b""
+        if not part:
+            self.check()
+            raise EOFError
+        return part

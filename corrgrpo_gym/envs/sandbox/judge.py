@@ -17,24 +17,23 @@ import random
 import resource
 import signal
 import socket
-import statistics
 import sys
 import traceback
 import types
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from . import timing, wire
+from . import stopwatch, wire
 from .channel import OverTime
+from .foresee import SECONDS, Foreseen, is_plain, run_blindly
 from .jails import Jail, JailLost
+from .line import Calls, Line
 from .processes import Processes
-from .remote import ENDED, Candidate, CandidateError, Line, RowError, Stop, ending
-from .repetitions import Calls, Repeatable, Untimed, playback, repeat
+from .remote import ENDED, Candidate, CandidateError, RowError, Stop, ending
 
 _MAX_COMPILED = 64
 _MAX_KEPT = 16
-_LONG_SECONDS = 1.0  # runs of this much together are precise enough
 _RECURSION = 100_000  # tests compare long linked lists recursively
 _MEMORY_BYTES = 8 << 30
 _PR_SET_PDEATHSIG = 1
@@ -52,9 +51,10 @@ class Judge:
     """One jail, and the jobs judged with it, one at a time."""
 
     def __init__(self, jail: Jail):
-        self._jail = jail
+        self.jail = jail
         self._compiled: dict[tuple[str, str], types.CodeType] = {}
         self._armed: Any = None
+        self._foreseen: dict[str, list[bytes]] = {}
         self._kept: dict[bytes, dict[Any, Any]] = {}
         signal.signal(signal.SIGALRM, self._alarm)
 
@@ -82,10 +82,19 @@ class Judge:
             RowError: the row's own code is broken.
             JailLost: the jail ended.
         """
-        return self._take(job)[0]
+        return self.take(job)[0]
 
-    def _take(self, job: dict[str, Any], calls: Calls | None = None) -> tuple[dict[str, Any], bytes | None]:
-        """Take a verdict; return it with the compiled program, if there is one."""
+    def take(self, job: dict[str, Any], calls: Calls | None = None) -> tuple[dict[str, Any], bytes | None]:
+        """Take a verdict; return it with the compiled program, if there is one.
+
+        Args:
+            job: what to judge.
+            calls: takes each call with its answer.
+
+        Raises:
+            RowError: the row's own code is broken.
+            JailLost: the jail ended.
+        """
         prelude = self._compile(job["prelude"], "prelude")
         test = self._compile(job["test"], "test")
         verdict: dict[str, Any] = {"code": "", "fenced": False, "parses": False, "shape": None}
@@ -99,62 +108,6 @@ class Judge:
         verdict["status"], verdict["detail"] = outcome
         return verdict, program
 
-    def measure(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Time the answer as it is when it is judged, and the harness's share of that.
-
-        Raises:
-            RowError: the row's own code is broken.
-            JailLost: the jail ended.
-        """
-        calls: Calls = []
-        verdict, program = self._take(job, calls)
-        if verdict["status"] != "passed" or program is None:
-            return {"problem": f"{verdict['status']}: {verdict['detail']}"}
-        requests = [request for request, _ in calls]
-        side = Repeatable(job, program, [answer for _, answer in calls])
-        harness = playback(job, calls)
-        own, shares = [verdict["cpu_seconds"]], list[float]()
-        try:
-            while len(shares) < job["measure"] and sum(own) < _LONG_SECONDS:
-                shares.append(repeat(self._jail, harness, requests, self._watched, ahead=False))
-                own.append(repeat(self._jail, side, requests, self._watched, ahead=False))
-        except Untimed as reason:
-            return {"problem": f"it {reason}"}
-        share = statistics.median(shares) if shares else 0.0
-        return {"seconds": statistics.median(own), "harness_seconds": share}
-
-    def compare(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Time the answer against the reference, on the calls that the test makes of the reference.
-
-        Raises:
-            RowError: the row's own code is broken.
-            JailLost: the jail ended.
-        """
-        sides: dict[str, Repeatable] = {}
-        calls: Calls = []
-        for side in ("candidate", "reference"):
-            calls = []
-            own = job if side == "candidate" else {**job, **job["reference"]}
-            verdict, program = self._take(own, calls)
-            if verdict["status"] != "passed" or program is None:
-                return {"problem": f"the {side} does not pass ({verdict['status']}: {verdict['detail']})"}
-            sides[side] = Repeatable(own, program, [answer for _, answer in calls])
-        if len(sides["candidate"].answers) != len(calls):
-            return {"problem": "the test's calls depend on what is answered"}
-        sides["harness"] = playback(job, calls)
-        requests = [request for request, _ in calls]
-
-        def run(side: timing.Side) -> float:
-            try:
-                return repeat(self._jail, sides[side], requests, self._watched)
-            except Untimed as reason:
-                raise Untimed(f"the {side} {reason}") from None
-
-        try:
-            return asdict(timing.compare(run, job["spend"]))
-        except Untimed as reason:
-            return {"problem": str(reason)}
-
     def _read(self, job: dict[str, Any], flags: int, verdict: dict[str, Any]) -> tuple[tuple[str, str], bytes | None]:
         """Have the answer read; fill in what is known of it; return how it ended or the compiled program.
 
@@ -164,17 +117,17 @@ class Judge:
         try:
             return self._read_once(job, flags, verdict)
         except _ReaderLost:
-            self._jail.drop_reader()
+            self.jail.drop_reader()
         try:
             return self._read_once(job, flags, verdict)
         except _ReaderLost as lost:
-            self._jail.drop_reader()
+            self.jail.drop_reader()
             return (lost.args[0], f"{lost.args[1]} ended the process"), None
 
     def _read_once(
         self, job: dict[str, Any], flags: int, verdict: dict[str, Any]
     ) -> tuple[tuple[str, str], bytes | None]:
-        channel = self._jail.reader()
+        channel = self.jail.reader()
         channel.start_clock()
         message = (job["answer"], job["entry_point"], job["prelude"], flags, job["completes"])
         status, what = "syntax_error", "reading the answer"
@@ -192,11 +145,29 @@ class Judge:
         except (EOFError, wire.BadBytes):
             raise _ReaderLost(status, what) from None
         except OverTime:
-            self._jail.drop_reader()
+            self.jail.drop_reader()
             return (status, f"{what} took over {channel.limit:g} s of CPU time"), None
         if isinstance(result, str):
             return ("compile_error", result), None
         return ("", ""), result
+
+    def foresee(self, job: dict[str, Any]) -> list[bytes]:
+        """The calls that the test will probably make."""
+        if job["calls"] or job["names"] or job["data"] is not None:
+            return []
+        source = job["test"]
+        requests = self._foreseen.pop(source, None)
+        if requests is None:
+            seen = Foreseen()
+            test = self._compile(source, "test")
+            if is_plain(test):
+                with contextlib.suppress(Stop), self.watched(seen, SECONDS):
+                    run_blindly(test, seen)
+            requests = seen.requests
+            if len(self._foreseen) >= _MAX_COMPILED:
+                del self._foreseen[next(iter(self._foreseen))]
+        self._foreseen[source] = requests
+        return requests
 
     def _run(
         self,
@@ -206,6 +177,17 @@ class Judge:
         program: bytes,
         calls: Calls | None,
     ) -> Candidate | Processes:
+        space = self._space(job, prelude)
+        if job["calls"]:
+            return self._run_each(job, test, program, space)
+        candidate = self._run_once(job, test, program, space, calls, self.foresee(job))
+        if candidate.astray:
+            self._foreseen[job["test"]] = []
+            candidate = self._run_once(job, test, program, self._space(job, prelude), calls, [])
+        return candidate
+
+    def _space(self, job: dict[str, Any], prelude: types.CodeType) -> dict[str, Any]:
+        """The test's namespace."""
         space: dict[str, Any] = {"__name__": "judge"}
         # Nothing of an earlier job may change a verdict.
         random.seed(0)
@@ -216,20 +198,32 @@ class Judge:
             raise RowError(f"its prelude raised {_text(error)}") from None
         if job["data"] is not None:
             space["data"], space["kept"] = job["data"], self._keep(job)
-        if job["calls"]:
-            return self._run_each(job, test, program, space)
-        channel = self._jail.fork(job)
-        candidate = Candidate(Line(channel, program, job["entry_point"]), space, calls)
+        return space
+
+    def _run_once(
+        self,
+        job: dict[str, Any],
+        test: types.CodeType,
+        program: bytes,
+        space: dict[str, Any],
+        calls: Calls | None,
+        ahead: Sequence[bytes],
+    ) -> Candidate:
+        channel = self.jail.fork(job)
+        line = Line(channel, program, job["entry_point"], ahead)
+        candidate = Candidate(line, space, calls)
+        if calls is not None:
+            calls.clear()
         try:
-            with self._watched(candidate, job["wall_seconds"]):
+            with contextlib.suppress(Stop), self.watched(candidate, job["wall_seconds"]):
                 _check(job, test, candidate)
-        except Stop:
-            pass
+            if not line.idle:
+                candidate.astray |= candidate.outcome is not None and candidate.outcome[0] == "passed"
+            elif candidate.answered:
+                candidate.cpu = self.jail.settle(channel)
         finally:
-            if candidate.answered:
-                candidate.cpu = self._jail.settle(channel)
             channel.close()
-            status = self._jail.reap()
+            status = self.jail.reap()
         if candidate.cpu > channel.limit and candidate.outcome is not None and candidate.outcome[0] == "passed":
             candidate.outcome = ("timeout", f"over {channel.limit:g} s of CPU time")
         if candidate.outcome is not None and candidate.outcome[1] == ENDED:
@@ -237,7 +231,7 @@ class Judge:
         return candidate
 
     @contextlib.contextmanager
-    def _watched(self, running: Any, seconds: float) -> Iterator[None]:
+    def watched(self, running: Any, seconds: float) -> Iterator[None]:
         """Stop what runs after some seconds by the wall clock."""
         try:
             self._armed = running
@@ -253,7 +247,7 @@ class Judge:
             signal.setitimer(signal.ITIMER_REAL, seconds or 0)
             self._armed = candidate if seconds else None
 
-        candidate = Processes(self._jail, job, program, space, watch)
+        candidate = Processes(self.jail, job, program, space, watch)
         try:
             try:
                 watch(job["wall_seconds"])
@@ -352,7 +346,11 @@ def main(fd: int) -> None:
         return
     send(("ready", jail.greeting))
     judge = Judge(jail)
-    works = {"reference": judge.compare, "measure": judge.measure, "name": judge.judge}
+    works: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "reference": partial(stopwatch.compare, judge),
+        "measure": partial(stopwatch.measure, judge),
+        "name": judge.judge,
+    }
     while True:
         job = receive()
         try:

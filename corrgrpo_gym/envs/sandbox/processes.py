@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 from . import wire
 from .channel import Channel, OverTime
 from .jails import Jail, JailLost
-from .remote import ENDED, INTRUDED, Candidate, CandidateError, Line, RowError, Stop, ending, exception
+from .line import Line
+from .remote import ENDED, INTRUDED, Candidate, CandidateError, RowError, Stop, ending, exception
 
 OUTPUT_BYTES = 32 << 20
 _SLICE_MS = 50

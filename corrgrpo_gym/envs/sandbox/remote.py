@@ -16,7 +16,8 @@ import signal
 from typing import Any, NoReturn
 
 from . import values, wire
-from .channel import Channel, OverTime
+from .channel import OverTime
+from .line import Astray, Calls, Line
 
 ENDED = "the process ended"
 INTRUDED = "the program wrote to the judge's stream"
@@ -81,73 +82,6 @@ class Handle:
         return hash(self._number)
 
 
-class Line:
-    """Requests to a program's process and its answers, as bytes.
-
-    Args:
-        channel: the stream to it.
-        code: the compiled program. It is sent along with the first request; its loading counts as its own time.
-        entry_point: what requests call in it.
-
-    Attributes:
-        cpu: seconds of CPU time until the last answer.
-    """
-
-    def __init__(self, channel: Channel, code: bytes, entry_point: str):
-        self.channel = channel
-        self._first: bytes | None = wire.frame(marshal.dumps((code, entry_point)))
-        self._nonce = int.from_bytes(os.urandom(6), "little")
-        self.cpu = 0.0
-
-    def ask(self, request: bytes) -> bytes:
-        """Send a request and return the answer.
-
-        Raises:
-            EOFError: the process ended.
-            OverTime: its CPU time is used up.
-            BadBytes: what came is no answer to this request.
-        """
-        data, nonces = self._framed([request])
-        try:
-            self.channel.write(data)
-            answer = self.channel.read()
-        finally:
-            self.cpu = self.channel.used()
-        return self._checked([answer], nonces)[0]
-
-    def ask_all(self, requests: list[bytes]) -> list[bytes]:
-        """Send requests ahead and return the answers.
-
-        Raises:
-            EOFError: the process ended.
-            OverTime: its CPU time is used up.
-            BadBytes: what came are not the answers to these requests.
-        """
-        data, nonces = self._framed(requests)
-        try:
-            answers = self.channel.burst(data, len(requests))
-        finally:
-            self.cpu = self.channel.used()
-        return self._checked(answers, nonces)
-
-    def _framed(self, requests: list[bytes]) -> tuple[bytes, list[bytes]]:
-        frames = [self._first] if self._first is not None else []
-        nonces = [(self._nonce + i).to_bytes(wire.NONCE, "little") for i in range(1, 1 + len(requests))]
-        self._nonce += len(requests)
-        frames += [wire.frame(nonce + request) for nonce, request in zip(nonces, requests, strict=True)]
-        if self._first is not None:
-            self._first = None
-            self.channel.start_clock()
-        return b"".join(frames), nonces
-
-    def _checked(self, answers: list[bytes], nonces: list[bytes]) -> list[bytes]:
-        if self.cpu > self.channel.limit:
-            raise OverTime
-        if any(answer[: wire.NONCE] != nonce for answer, nonce in zip(answers, nonces, strict=True)):
-            raise wire.BadBytes("an answer to another call")
-        return [answer[wire.NONCE :] for answer in answers]
-
-
 class Candidate:
     """A program in its own process.
 
@@ -160,15 +94,17 @@ class Candidate:
         outcome: (status, detail) once the verdict no longer depends on the test.
         answered: how many requests the program has answered, with a value or an exception.
         cpu: seconds of CPU time until the last answer.
+        astray: its process was sent other requests than the test makes, so that this run does not count.
     """
 
-    def __init__(self, line: Line, space: dict[str, Any], calls: list[tuple[bytes, bytes]] | None = None):
+    def __init__(self, line: Line, space: dict[str, Any], calls: Calls | None = None):
         self._line = line
         self._calls = calls
         self.space = space
         self.outcome: tuple[str, str] | None = None
         self.answered = 0
         self.cpu = 0.0
+        self.astray = False
 
     def stop(self, status: str, detail: str) -> NoReturn:
         """Settle the verdict, if it is not settled yet, and unwind."""
@@ -189,7 +125,7 @@ class Candidate:
         """
         if self.outcome is not None:
             raise Stop
-        request = _request(op, target, payload)
+        request = encode_request(op, target, payload)
         try:
             try:
                 answer = self._line.ask(request)
@@ -204,6 +140,9 @@ class Candidate:
             self.stop("timeout", f"over {self._line.channel.limit:g} s of CPU time")
         except wire.BadBytes as error:
             self.stop("runtime_error", f"{INTRUDED}: {error}")
+        except Astray:
+            self.astray = True
+            self.stop("runtime_error", "asked otherwise than foreseen")
         self.answered += 1
         if kind == b"E":
             raise _error(value)
@@ -229,7 +168,12 @@ class Candidate:
         raise wire.BadBytes("not an answer")
 
 
-def _request(op: str, target: int, payload: Any) -> bytes:
+def encode_request(op: str, target: int, payload: Any) -> bytes:
+    """Return a request as it is sent.
+
+    Raises:
+        Unsendable: it holds something that has no form as data.
+    """
     try:
         return marshal.dumps((op, target, False, payload))
     except ValueError:

@@ -7,7 +7,7 @@ Runs in the trusted judge process: standard library only.
 """
 
 import marshal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 from . import wire
 from .channel import OverTime
 from .jails import Jail
-from .remote import Line, Stop
+from .line import Calls, Line
+from .remote import Stop
 
 _SETTLE_TRIES = 400
 
-Calls = list[tuple[bytes, bytes]]
 
 # A program gets the answers along with its prelude, which a process runs before its clock starts.
 _PLAYBACK_PRELUDE = """
@@ -53,11 +53,12 @@ class Untimed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """A compiled program, and what it answered when it was judged."""
+    """A compiled program, what it answered when it was judged, and which requests were sent ahead then."""
 
     job: dict[str, Any]
     program: bytes
     answers: list[bytes]
+    ahead: Sequence[bytes] = ()
 
 
 class _Alarm:
@@ -65,7 +66,7 @@ class _Alarm:
         raise Stop
 
 
-def playback(job: dict[str, Any], calls: Calls) -> Repeatable:
+def playback(job: dict[str, Any], calls: Calls, ahead: Sequence[bytes] = ()) -> Repeatable:
     """A program that decodes the arguments of calls, does nothing, and returns what was returned: the harness's share.
 
     Its objects for the results exist before its clock starts, so that what is timed is encoding them. An object of the
@@ -78,7 +79,7 @@ def playback(job: dict[str, Any], calls: Calls) -> Repeatable:
     method = "()" in job["entry_point"]
     code = compile(_METHOD if method else _FUNCTION, "<playback>", "exec", 0, True, 0)
     entry_point = "Solution().play" if method else "play"
-    return Repeatable({**job, "prelude": prelude, "entry_point": entry_point}, marshal.dumps(code), [])
+    return Repeatable({**job, "prelude": prelude, "entry_point": entry_point}, marshal.dumps(code), [], ahead)
 
 
 def repeat(
@@ -86,7 +87,7 @@ def repeat(
     side: Repeatable,
     requests: list[bytes],
     watch: Callable[[Any, float], AbstractContextManager[None]],
-    ahead: bool = True,
+    judged: bool = False,
 ) -> float:
     """Run a program once more; return the CPU seconds of its process, from its loading to its last answer.
 
@@ -95,8 +96,7 @@ def repeat(
         side: the program.
         requests: what it is asked.
         watch: has an object's ``stop`` called after some seconds by the wall clock.
-        ahead: whether it gets all calls at once, so that nothing holds it up. Else it gets each after it has answered
-            the one before, as when it is judged.
+        judged: whether it gets the calls as when it is judged. Else it gets all at once, so that nothing holds it up.
 
     Raises:
         Untimed: it ends, runs out of time, or answers otherwise than when it was judged.
@@ -106,9 +106,9 @@ def repeat(
     used, problem = 0.0, ""
     try:
         channel.settle(tries=_SETTLE_TRIES)
-        line = Line(channel, side.program, side.job["entry_point"])
+        line = Line(channel, side.program, side.job["entry_point"], side.ahead)
         with watch(_Alarm(), side.job["wall_seconds"]):
-            answers = line.ask_all(requests) if ahead else [line.ask(request) for request in requests]
+            answers = [line.ask(request) for request in requests] if judged else line.ask_all(requests)
         channel.settle(tries=_SETTLE_TRIES)
         used = jail.settle(channel)
         if side.answers and answers != side.answers:

@@ -40,9 +40,9 @@ def frame(body: bytes) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def frame_length(header: bytes) -> int:
-    """Return the body length that a 4-byte header announces."""
-    return _LENGTH.unpack(header)[0]
+def frame_length(data: bytes, start: int = 0) -> int:
+    """Return the body length that 4 bytes announce."""
+    return _LENGTH.unpack_from(data, start)[0]
 
 
 class _Reader:

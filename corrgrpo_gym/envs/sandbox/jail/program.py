@@ -7,7 +7,6 @@ Runs inside the jail: standard library only.
 """
 
 import atexit
-import builtins
 import contextlib
 import gc
 import io
@@ -38,6 +37,7 @@ class Solution:
         "exec",
     )
 )
+_READ = 8192
 _METHOD = re.compile(r"(\w+)\(\)\.(\w+)")
 
 
@@ -46,20 +46,16 @@ class Program:
 
     Args:
         channel: file descriptor of the judge's stream.
+        module: what it runs in, from `prepare`.
         script: whether descriptors 0 and 1 are its standard input and output.
     """
 
-    def __init__(self, channel: int, script: bool = False):
+    def __init__(self, channel: int, module: types.ModuleType, script: bool = False):
         self._fd = channel
+        self._ahead = b""
         self._objects: dict[int, Any] = {0: _not_loaded}
-        # A module named as a script's, so that what looks up its own module finds the program and not the
-        # harness.
-        self._module = sys.modules["__main__"] = types.ModuleType("__main__")
-        # Builtins of its own, too: what it patches there is not what answers are encoded with.
-        own = types.ModuleType("builtins")
-        own.__dict__.update(builtins.__dict__, exit=sys.exit, quit=sys.exit)  # the module site would give them
-        sys.modules["builtins"] = own
-        self._module.__dict__["__builtins__"] = own
+        self._module = module
+        sys.modules.update(__main__=module, builtins=module.__dict__["__builtins__"])
         if script:
             # Opened anew: a process begins with streams that know what kind of files they are.
             stdin, stdout = _open(0, "r", "<stdin>"), _open(1, "w", "<stdout>")
@@ -67,24 +63,25 @@ class Program:
 
     # -- the stream
 
-    def _read_exactly(self, n: int) -> bytes:
+    def _receive(self) -> bytes:
+        data = self._ahead
+        while len(data) < 4:
+            data += self._more(_READ)
+        end = 4 + wire.frame_length(data)
+        if len(data) < end:
+            parts, missing = [data], end - len(data)
+            while missing > 0:
+                parts.append(self._more(max(_READ, min(missing, 1 << 20))))
+                missing -= len(parts[-1])
+            data = b"".join(parts)
+        self._ahead = data[end:]
+        return data[4:end]
+
+    def _more(self, n: int) -> bytes:
         data = os.read(self._fd, n)
-        if len(data) == n:
-            return data
         if not data:
             os._exit(0)
-        parts = [data]
-        left = n - len(data)
-        while left:
-            data = os.read(self._fd, min(left, 1 << 20))
-            if not data:
-                os._exit(0)
-            parts.append(data)
-            left -= len(data)
-        return b"".join(parts)
-
-    def _receive(self) -> bytes:
-        return self._read_exactly(wire.frame_length(self._read_exactly(4)))
+        return data
 
     def _send(self, body: bytes) -> None:
         data = wire.frame(body)
@@ -96,7 +93,7 @@ class Program:
     # -- the job
 
     def run(self, prelude: types.CodeType) -> None:
-        """Run the prelude, report, then load the program and answer until the judge closes the stream."""
+        """Run the rest of the prelude, report, then load the program and answer until the judge closes the stream."""
         exec(prelude, self._module.__dict__)
         self._rehearse()
         gc.enable()

@@ -24,6 +24,7 @@ from typing import Any
 
 from .. import wire
 from . import seccomp
+from .prepare import prepare
 from .program import Program
 from .streams import confine_streams
 
@@ -119,7 +120,7 @@ class Zygote:
 
     def __init__(self, control: socket.socket):
         self._control = control
-        self._preludes: dict[str, types.CodeType] = {}
+        self._preludes: dict[str, tuple[types.ModuleType, types.CodeType]] = {}
         self._filter = seccomp.Filter() if seccomp.supported() else None
         self._baseline = _address_space()
         self._child = 0
@@ -157,16 +158,24 @@ class Zygote:
             if forget:
                 self._preludes.clear()
             if source is not None:
-                self._preludes[key] = compile(source, "<prelude>", "exec", 0, True, 0)
+                self._preludes[key] = prepare(source)
+                gc.freeze()
             self._child = self._fork()
             if self._child < 0:
                 os._exit(1)  # the judge finds the jail lost
             if self._child == 0:
-                self._become(fds, self._preludes[key], memory_bytes, cpu_seconds)
+                self._become(fds, *self._preludes[key], memory_bytes, cpu_seconds)
             for fd in fds:
                 os.close(fd)
 
-    def _become(self, fds: list[int], prelude: types.CodeType, memory_bytes: int, cpu_seconds: float) -> None:
+    def _become(
+        self,
+        fds: list[int],
+        module: types.ModuleType,
+        prelude: types.CodeType,
+        memory_bytes: int,
+        cpu_seconds: float,
+    ) -> None:
         try:
             os.close(self._control.fileno())
             channel, *streams = fds
@@ -179,7 +188,7 @@ class Zygote:
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             if self._filter is not None:
                 self._filter.apply()
-            Program(channel, bool(streams)).run(prelude)
+            Program(channel, module, bool(streams)).run(prelude)
         finally:
             os._exit(0)
 
