@@ -15,10 +15,20 @@ LIMITS = cgroup.Limits(memory_bytes=3 << 30, pids=70, cpus=1.5)
 root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's groups may not be delegated")
 
 
+OTHERS = set()  # of sandboxes that tests before have open
+
+
 def groups():
-    """Every group of this process's."""
+    """Every group of this process's that a test here has made."""
     mark = f"{cgroup._PREFIX}{owner.mine()}:"
-    return [f for h in cgroup.hierarchies() for f in h.folder.iterdir() if f.name.startswith(mark)]
+    found = [f for h in cgroup.hierarchies() for f in h.folder.iterdir() if f.name.startswith(mark)]
+    return [f for f in found if f not in OTHERS]
+
+
+@pytest.fixture(autouse=True)
+def others():
+    OTHERS.clear()
+    OTHERS.update(groups())
 
 
 def setting(name):
