@@ -5,7 +5,7 @@ ALGO ?= corrgrpo
 ARGS ?=
 BIN := .venv/bin
 
-.PHONY: train test check bench clean
+.PHONY: train test test-full check bench clean
 .DELETE_ON_ERROR:
 
 train: .venv/installed
@@ -13,6 +13,10 @@ train: .venv/installed
 
 test: .venv/installed-dev
 	sh scripts/test.sh $(ARGS)
+
+# The long tables: every ground truth of AgentDojo, some minutes.
+test-full: .venv/installed-dev
+	sh scripts/test.sh -m full $(ARGS)
 
 check: .venv/installed-dev
 	sh scripts/check.sh
