@@ -4,18 +4,20 @@
 
 The work: right programs (the reference solutions of LeetCodeDataset's test split where --data has it, else the
 package's own problems), one to a problem as in an evaluation, and in groups of 8 to a problem as in training; wrong and
-hostile ones against the same tests; and a few slow ones, which run into their
-limit of a second of CPU time in any way of running them. `python -I` runs a program with its test in one process, as
-reference implementations do, with the same limits; it believes what that process says. So the hostile programs here
-crash, exit or flood, but do not forge: those that do are in tests/envs/sandbox/test_forgery.py.
+hostile ones against the same tests; and a few slow ones, which run into their limit of a second of CPU time in any way
+of running them. `python -I` runs a program with its test in one process, as reference implementations do, with the same
+limits; it believes what that process says. So the hostile programs here crash, exit or flood, but do not forge: those
+that do are in tests/envs/sandbox/test_forgery.py.
 
 All ways run the same programs, as many at once, in turns of a few dozen programs, so that what else the machine does
-falls on all of them; CPU time, of all processes but a container's, is told as well. References that need more than
+falls on all of them; CPU time, of all processes but a container's, is told as well, and what right programs need
+where nothing but compiling and running them is done: no way can take less. References that need more than
 --longest seconds of CPU time are left out: what they take is their own time, whoever runs them.
 """
 
 import argparse
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -100,6 +102,33 @@ def alone(job: CodeJob, folder: Path) -> str:
     return status if done.returncode == 0 and status in STATUSES else "runtime_error"
 
 
+# One warm interpreter for all programs: what each takes whoever runs it, compiled and run with its test.
+WARM = """
+import json, sys, time
+jobs = json.load(sys.stdin)
+def run(prelude, code, test, entry_point):
+    space = {"__name__": "program"}
+    exec(compile(prelude + "\\n" + code + "\\n" + test, "<program>", "exec"), space)
+    exec("check(" + entry_point + ")", space)
+for job in jobs[:5]:
+    run(*job)
+began = time.process_time()
+for job in jobs:
+    run(*job)
+print(time.process_time() - began)
+"""
+
+
+def own_seconds(jobs: list[CodeJob]) -> float:
+    """CPU seconds that right programs take in a warm interpreter."""
+    texts = [
+        (job.prelude, job.answer.removeprefix("```python\n").removesuffix("\n```"), job.test, job.entry_point)
+        for job in jobs
+    ]
+    command = [sys.executable, "-I", "-c", WARM]
+    return float(subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, check=True).stdout)
+
+
 STATUSES = ("syntax_error", "runtime_error", "failed", "passed")
 
 
@@ -119,8 +148,13 @@ def bad(problems: list[Problem], kinds: dict[str, str], cpu_seconds: float) -> l
     return jobs
 
 
+_looking = 0.0  # CPU seconds that looking took
+
+
 def cpu_seconds() -> float:
     """CPU time of this process, of those below it, and of those that they have waited for."""
+    global _looking
+    began = time.process_time()
     parents, used = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -132,7 +166,9 @@ def cpu_seconds() -> float:
     found = {os.getpid()}
     while below := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= below
-    return sum(used.get(pid, 0.0) for pid in found)
+    total = sum(used.get(pid, 0.0) for pid in found) - _looking
+    _looking += time.process_time() - began
+    return total
 
 
 def take_turns(
@@ -158,6 +194,9 @@ def report(
 ) -> None:
     """Print one table."""
     told = statuses["python -I"]
+    if set(told) == {"passed"}:
+        own = own_seconds([each for _, each in work]) / len(work)
+        title += f" ({1e3 * own:.1f} ms of CPU each in one warm interpreter)"
     found = ", ".join(f"{n} {status}" for status, n in Counter(told).most_common())
     print(f"\n{title}: {len(work)} programs; alone: {found}")
     for way, own in statuses.items():

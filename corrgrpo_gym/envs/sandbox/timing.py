@@ -6,8 +6,8 @@ too short for the clock, a round sums several runs of each side, taking turns as
 one each time, so what it leaves behind (caches, the machine's state) favours neither.
 
 The estimate is the median of the rounds' ratios. Its interval is the one of the sign test, by order statistics: it
-assumes nothing of how times are distributed but that rounds are independent. It is looked at after 8, 15, 25 and 40
-rounds, each time at 99 %; at a true ratio of 1 all looks together claim an order in fewer than 5 % of comparisons.
+assumes nothing of how times are distributed but that rounds are independent. It is looked at after 8, 15, 25, 40 and
+60 rounds, each time at 99 %; at a true ratio of 1 all looks together claim an order in fewer than 5 % of comparisons.
 
 What every program costs that is not its own, decoding arguments and encoding results, is measured with one that only
 hands out the recorded results, in turn with the two sides, and taken off both.
@@ -24,14 +24,14 @@ from typing import Literal
 Side = Literal["candidate", "reference", "harness"]
 Ranking = Literal["faster", "slower", "undecided"]
 
-METHOD = 1  # to be raised with every change of what is timed, so that kept times are taken anew
+METHOD = 2  # to be raised with every change of what is timed, so that kept times are taken anew
 SHARE_ROUNDS = 8  # the rounds of the paper's efficiency
-LOOKS = (8, 15, 25, 40)
+LOOKS = (8, 15, 25, 40, 60)
 _ERROR = 0.01  # of one look
 # Programs of equal work differ by the layout of their memory: differences up to this share and this much are no claim.
 _SAME = 0.01
 _SAME_SECONDS = 20e-6
-_LONG_SECONDS = 0.02  # a round of this much of the shorter side's own time is long enough
+_LONG_SECONDS = 0.04  # a round of this much of the shorter side's own time is long enough
 _MOST_RUNS = 16  # of each side in a round
 _SHORTEST = 5e-6  # seconds of a program's own time that can be told from none
 _WARM_UP = 2
