@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - programs in texts
 """Calls that are sent ahead: verdicts are those of calls made one by one."""
 
 import pytest
