@@ -56,6 +56,10 @@ def train(
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="auto, embedded, hub, or a path.", show_default="auto")] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="What samples: vllm, transformers, or auto.", show_default="auto"),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps.", show_default="100")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of sampling and task order.", show_default="0")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="runs/ENV-ALGO-DATE")] = None,
@@ -108,9 +112,13 @@ def train(
 
     given = {"env": env, "algo": algo, "model": model, "data": data, "steps": steps, "seed": seed}
     flags: dict = {k: v for k, v in given.items() if v is not None}
-    for key, value in (("loss", loss), ("estimator", estimator)):
+    for section, key, value in (
+        ("algorithm", "loss", loss),
+        ("algorithm", "estimator", estimator),
+        ("engine", "name", engine),
+    ):
         if value is not None:
-            flags = configs.merge(flags, {"algorithm": {key: value}})
+            flags = configs.merge(flags, {section: {key: value}})
     assigned: dict = {}
     for text in set_ or ():
         assigned = configs.merge(assigned, configs.parse_assignment(text))
@@ -359,6 +367,26 @@ def export(
     from .learners import session
 
     typer.echo(f"wrote {session.export(run, to, step, dtype.value)}")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def serve(
+    context: typer.Context,
+    model: Annotated[str, typer.Option(help="Hub id or folder.")],
+    host: Annotated[str, typer.Option(help="Address; whoever reaches it can replace the weights.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port.")] = 8000,
+    lora_rank: Annotated[int, typer.Option(help="Rank of the adapters that a training will push; 0: none.")] = 0,
+    sleep: Annotated[bool, typer.Option("--sleep", help="Let the training put it to sleep; needs CUDA.")] = False,
+    cut: Annotated[bool, typer.Option("--cut", help="The training draws with top-p or top-k.")] = False,
+) -> None:
+    """Start a vLLM server for trainings (`--set engine.url=...`) and evaluations (`--base-url`).
+
+    Further options go to vLLM as they are, such as --max-model-len 4096 --enable-auto-tool-choice.
+    """
+    _need_torch()
+    from .learners.engines.vllm import serve as server
+
+    server.serve(model, host=host, port=port, lora_rank=lora_rank, sleep=sleep, cut=cut, more=context.args)
 
 
 @app.command()

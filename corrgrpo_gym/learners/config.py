@@ -121,6 +121,33 @@ class PolicyConfig(Section):
     """A file with a Jinja chat template, for models that have none."""
 
 
+class EngineConfig(Section):
+    """What samples the answers."""
+
+    name: Literal["auto", "vllm", "transformers"] = "auto"
+    """vllm, or transformers (the learner's own model). auto: vllm where it is installed and torch sees a GPU."""
+    url: str = ""
+    """A vLLM server that was started by `corrgrpo-gym serve`; empty: vLLM runs in this process."""
+    folder: str = ""
+    """Folder through which weights reach a server, and which it can read; empty: this machine's memory."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Arithmetic of vLLM. auto: as the policy's."""
+    gpu_memory_utilization: float = Field(0.5, gt=0, le=1)
+    """Share of the GPU's memory that vLLM in this process takes while it samples."""
+    kv_cache_gib: float = Field(0.0, ge=0)
+    """Size of vLLM's key-value cache; 0: what that share leaves (on a CPU: 4 GiB)."""
+    tensor_parallel: int = Field(1, ge=1)
+    """GPUs that share the model in vLLM."""
+    eager: bool = False
+    """No compilation and no CUDA graphs: starts sooner, samples slower."""
+    sleep: bool = True
+    """vLLM in this process gives its memory back while the policy is updated."""
+    off_policy_steps: int = Field(0, ge=0, le=1)
+    """1: the next batch is sampled while the update runs, with weights that are one update older."""
+    max_mismatch: float = Field(0.1, ge=0)
+    """Mean |log p of the learner - log p of the engine| per token at which the run stops; 0: it goes on."""
+
+
 class WarmStartConfig(Section):
     """Supervised training on the environment's reference answers before the first step."""
 
@@ -193,6 +220,7 @@ class TrainConfig(Section):
     env_options: dict[str, Any] = {}
     """Options of the environment, as in `envs.make`."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
+    engine: EngineConfig = EngineConfig()
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
     policy: PolicyConfig = PolicyConfig()

@@ -52,6 +52,7 @@ class Rollout:
         finish: None while it runs. `stop`: the environment ended it, and the last answer had ended by itself;
             `length`: an answer or the whole met a limit on tokens; `turns`: it was truncated by its turns.
         turns: Answers so far.
+        version: Updates behind the weights that it was sampled with.
         info: What the environment said of the last step.
     """
 
@@ -63,6 +64,7 @@ class Rollout:
     reward: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     finish: Finish | None = None
     turns: int = 0
+    version: int = 0
     info: dict[str, Any] = field(default_factory=dict)
 
     def append(self, ids: Sequence[int], logps: Sequence[float] | None = None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from ..corrgrpo import Algorithm
 from ..errors import GymError
 from .config import TrainConfig
+from .engines.choose import engine_name
 from .trainer import algorithm_of
 
 GIB = 2**30
@@ -253,4 +254,6 @@ def of(config: TrainConfig) -> list[str]:
     Algorithm.from_name(config.algo)
     gpu = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else None
     tasks, note = tasks_of(config)
-    return describe(config, tasks, note, "transformers", gpu)
+    # An engine that is named counts, be it installed here or not: plans are made on laptops too.
+    engine = config.engine.name if config.engine.name != "auto" else engine_name(config)
+    return describe(config, tasks, note, engine, gpu)

@@ -54,6 +54,7 @@ class Policy:
         # Activation checkpointing and a cache exclude each other in transformers.
         self.can_share = not config.gradient_checkpointing and padding_is_free(model)
         bf16 = config.dtype == "bfloat16" or (config.dtype == "auto" and self.device.type == "cuda")
+        self.half = bf16
         self._autocast_dtype = torch.bfloat16 if bf16 else None
         self._reference: Any = None
         if reference and not self.is_lora:

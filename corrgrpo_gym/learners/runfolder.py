@@ -162,4 +162,5 @@ def rollout_records(
                 "environment_tokens": len(r.ids) - sum(r.sampled),
                 "turns": r.turns,
                 "finish": r.finish,
+                "version": r.version,
             }

@@ -24,6 +24,7 @@ from .checkpoints import CONFIG, Checkpoints
 from .config import TrainConfig, differences, load_toml, resolve
 from .display import Screen
 from .engines.base import Interrupted
+from .engines.choose import engine_name, open_engine
 from .policy import Policy, check_model, load_model, load_policy
 from .rollouts import Prompts
 from .runfolder import NEW_START, START, CannotWrite, RunFolder, cannot_write, read_records
@@ -40,6 +41,14 @@ FREE_ON_RESUME = (
     "threads",
     "track",
     "policy.device",
+    "engine.url",
+    "engine.folder",
+    "engine.gpu_memory_utilization",
+    "engine.kv_cache_gib",
+    "engine.tensor_parallel",
+    "engine.eager",
+    "engine.sleep",
+    "engine.max_mismatch",
     "rollout.scorers",
     "rollout.max_rows",
     "update.micro_batch_tokens",
@@ -118,6 +127,7 @@ def _run(config: TrainConfig, path: Path, resume: bool) -> Outcome:
         for module in config.imports:
             load(f"{module}:__name__", here=True)
         check_model(config.model)
+        engine_name(config)
         env = envs.make(config.env, split="train", data=config.data, **config.env_options)
         held_out = None
         try:
@@ -195,9 +205,10 @@ def _train(
     screen.table(env.reward_names, config.steps, policy.describe(), read_records(run.path / "metrics.jsonl"))
     trackers = open_trackers(config.track, run.path, config, resume=bool(saved))
     try:
+        engine = open_engine(config, policy)
         trainer = Trainer(
-            config, algorithm, policy, prompts, validation, run, checkpoints, trackers, screen, interrupted, state,
-            optimizer,
+            config, algorithm, policy, engine, prompts, validation, run, checkpoints, trackers, screen, interrupted,
+            state, optimizer,
         )  # fmt: skip
         finished = trainer.train()
     finally:

@@ -4,10 +4,8 @@ All randomness comes from (seed, step), so what a checkpoint must remember is th
 many prompts have been used.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -16,19 +14,16 @@ import torch
 
 from ..corrgrpo import Algorithm, reward_report
 from ..errors import GymError, unknown
+from .batches import Batches
 from .checkpoints import Checkpoints
-from .config import RolloutConfig, TrainConfig, to_toml
-from .engines.base import Interrupted, Sampling
-from .engines.transformers import TransformersEngine
-from .episode import Limits
+from .config import TrainConfig, to_toml
+from .engines.base import Engine, Interrupted
+from .mismatch import Mismatch, likely_cause
 from .policy import Policy
-from .rollouts import Group, Prompts, collect
+from .rollouts import Group, Prompts
 from .runfolder import RunFolder, rollout_records
 from .trackers import Tracker
 from .update import Updater, learning_rate
-
-# DAPO: how many batches of prompts one step may sample in search of groups with a signal.
-MAX_SAMPLED_BATCHES = 5
 
 
 class Display(Protocol):
@@ -69,6 +64,7 @@ class Trainer:
         config: The resolved configuration.
         algorithm: Estimator, loss, sampling rules, weights.
         policy: What is trained.
+        engine: Samples; closed when `train` is done.
         prompts: The training split.
         validation: The held-out split, or None.
         run: Where everything is written.
@@ -85,6 +81,7 @@ class Trainer:
         config: TrainConfig,
         algorithm: Algorithm,
         policy: Policy,
+        engine: Engine,
         prompts: Prompts,
         validation: Prompts | None,
         run: RunFolder,
@@ -101,14 +98,15 @@ class Trainer:
         self.display, self.interrupted, self.state = display, interrupted, state
         self.names = prompts.env.reward_names
         self.weights = np.asarray(algorithm.weights, dtype=np.float64)
-        self.engine = TransformersEngine(policy.model, policy.end_ids, config.rollout.max_rows, policy.autocast)
+        self.batches = Batches(config, algorithm, policy, engine, run.log, display.phase, interrupted)
         self.updater = Updater(
-            policy, algorithm, config.update, config.rollout.temperature, config.algorithm.sampler_cap
-        )
+            policy, algorithm, config.update, config.rollout.temperature, config.algorithm.sampler_cap,
+            config.engine.max_mismatch,
+        )  # fmt: skip
         if optimizer is not None:
             self.updater.optimizer.load_state_dict(optimizer)
-        self.scorers = ThreadPoolExecutor(config.rollout.scorers or 2 * (os.cpu_count() or 1), "score")
         self._timings: dict[str, float] = {}
+        self._gap = 0.0
         self._saved = state.step if state.offsets else -1
 
     def train(self) -> bool:
@@ -132,14 +130,15 @@ class Trainer:
                 self._save()
             return False
         finally:
-            self.scorers.shutdown(wait=True, cancel_futures=True)
+            self.batches.close()
         return True
 
     def _train_step(self) -> dict[str, float]:
         """Sample, score, estimate and update. Nothing of the state changes before the update is done."""
         config, step = self.config, self.state.step + 1
         started = time.perf_counter()
-        groups, sampled, cursor = self._sample(step)
+        batch = self.batches.next(self.prompts, step, self.state.cursor)
+        groups, staleness = batch.groups, step - 1 - batch.version
         self._timings = {"sample_and_score": time.perf_counter() - started}
         rewards = torch.from_numpy(np.stack([[r.reward for r in g.rollouts] for g in groups]))
         lengths = torch.tensor([[sum(r.sampled) for r in g.rollouts] for g in groups])
@@ -153,63 +152,23 @@ class Trainer:
         started = time.perf_counter()
         lr = learning_rate(config.update, step, config.steps)
         metrics = self._describe(groups, rewards, estimate.info)
-        metrics["sampled_groups"] = float(sampled)
-        metrics |= self.updater.update(groups, advantages, lr, (config.seed, 0x5EED, step))
+        metrics |= {"sampled_groups": float(batch.sampled), "staleness": float(staleness)}
+        try:
+            metrics |= self.updater.update(groups, advantages, lr, (config.seed, 0x5EED, step))
+        except Mismatch as gap:
+            cause = likely_cause(gap, self.batches.engine.name, staleness, self._gap)
+            raise GymError(
+                f"step {step}: the sampler's log-probabilities are not the learner's: {gap}; engine.max_mismatch is "
+                f"{config.engine.max_mismatch:g}.\n{cause}.\nThis step changed nothing; --resume {self.run.path} goes "
+                "on from the last checkpoint"
+            ) from gap
+        self._gap = metrics.get("sampler_gap_mean", self._gap)
         if metrics["skipped_updates"]:
             self.run.log.warning("step %d: the gradient was not finite, so the weights were left as they were", step)
         self._timings["update"] = time.perf_counter() - started
         self.run.append("rollouts.jsonl", rollout_records(step, "train", groups, self.names, advantages.tolist()))
-        self.state.step, self.state.cursor, self.state.pending = step, cursor, metrics
+        self.state.step, self.state.cursor, self.state.pending = step, batch.cursor, metrics
         return metrics
-
-    def _sample(self, step: int) -> tuple[list[Group], int, int]:
-        """Groups to train on, how many were sampled for them, and the cursor after them."""
-        config = self.config.rollout
-        cursor, kept, spare, sampled = self.state.cursor, [], [], 0
-        for attempt in range(MAX_SAMPLED_BATCHES):
-            tasks = self.prompts.order(self.config.seed, cursor, config.prompts)
-            groups = self._collect(
-                self.prompts,
-                tasks,
-                config.samples,
-                config.temperature,
-                "train",
-                seed(self.config.seed, step, attempt),
-            )
-            cursor += config.prompts
-            sampled += len(groups)
-            rewards = torch.from_numpy(np.stack([[r.reward for r in g.rollouts] for g in groups]))
-            keep = self.algorithm.keep_groups(rewards, self.names).tolist()
-            kept += [g for g, k in zip(groups, keep, strict=True) if k]
-            spare += [g for g, k in zip(groups, keep, strict=True) if not k]
-            if len(kept) >= config.prompts:
-                break
-        else:
-            self.run.log.warning(
-                "step %d: only %d of %d sampled groups have a signal; the batch is filled with others",
-                step, len(kept), sampled,
-            )  # fmt: skip
-        return (kept + spare)[: config.prompts], sampled, cursor
-
-    def _collect(
-        self, prompts: Prompts, tasks: Sequence[int], n: int, temperature: float, phase: str, seed: int
-    ) -> list[Group]:
-        config, total = self.config.rollout, len(tasks) * n
-        done = {"sampled": 0, "scored": 0}
-
-        def progress(kind: str, count: int) -> None:
-            done[kind] = max(done[kind], count)
-            self.display.phase(f"{phase}: {done['sampled']} sampled, scored", done["scored"], total)
-
-        self.display.phase(f"{phase}: sampling", 0, total)
-        sampling = Sampling(config.max_new_tokens, temperature, config.top_p, config.top_k, seed)
-        groups = collect(
-            prompts, tasks, n, self.engine, self.policy.end_ids, sampling, self.scorers, limits=limits_of(config),
-            interrupted=self.interrupted, progress=progress,
-        )  # fmt: skip
-        for rollout in (r for g in groups for r in g.rollouts if "not_scored" in r.info):
-            self.run.log.warning("step %d: an answer was left out: %s", self.state.step, rollout.info["not_scored"])
-        return groups
 
     def _describe(self, groups: Sequence[Group], rewards: torch.Tensor, info: Mapping[str, float]) -> dict[str, float]:
         rollouts = [r for g in groups for r in g.rollouts]
@@ -250,6 +209,9 @@ class Trainer:
             self._timings["validate"] = time.perf_counter() - started
         if metrics:
             self.run.append("metrics.jsonl", [{"step": step, **metrics}])
+        if pushed := self.batches.push_seconds:
+            self.batches.push_seconds = 0.0
+            self._timings["push"] = pushed  # part of the others
         self.run.append("timings.jsonl", [{"step": step, **self._timings}])
         for tracker in self.trackers:
             tracker.log(step, metrics)
@@ -271,8 +233,7 @@ class Trainer:
         assert self.validation is not None
         config = self.config.validation
         tasks = self.validation.order(0, 0, min(config.prompts, len(self.validation.tasks)))
-        draw = seed(self.config.seed, self.state.step, 0x7A11)
-        groups = self._collect(self.validation, tasks, config.samples, config.temperature, "validation", draw)
+        groups = self.batches.validate(self.validation, tasks, self.state.step)
         split = self.validation.env.split
         self.run.append("rollouts.jsonl", rollout_records(self.state.step, split, groups, self.names, None))
         return self._rewards("val", groups)
@@ -283,16 +244,6 @@ class Trainer:
         state = asdict(self.state) | {"optimizer": self.updater.optimizer.state_dict()}
         self.checkpoints.save(self.state.step, self.policy, state, self.state.best_step, to_toml(self.config))
         self._saved = self.state.step
-
-
-def limits_of(config: RolloutConfig) -> Limits:
-    """How far an episode may go, by the rollout section of a configuration."""
-    return Limits(config.max_new_tokens, config.max_turn_tokens, config.max_turns)
-
-
-def seed(*parts: int) -> int:
-    """A seed for torch from several numbers."""
-    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
 
 
 def check_metric(config: TrainConfig, names: Sequence[str]) -> None:

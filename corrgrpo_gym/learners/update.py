@@ -11,6 +11,7 @@ import torch
 from ..corrgrpo import Algorithm, BatchTotals, truncated_importance_weights
 from .config import UpdateConfig
 from .kv import right_pad
+from .mismatch import Gaps
 from .policy import Piece, Policy, micro_batches
 from .rollouts import Group
 
@@ -36,6 +37,7 @@ class Updater:
         config: The update section of the configuration.
         temperature: Sampling temperature: the trained log-probabilities are those of the sampled distribution.
         sampler_cap: Cap of the truncated importance weights.
+        max_mismatch: Mean |old - sampler| per token at which an update is refused; 0: never.
     """
 
     def __init__(
@@ -45,12 +47,14 @@ class Updater:
         config: UpdateConfig,
         temperature: float,
         sampler_cap: float,
+        max_mismatch: float = 0.0,
     ):
         self.policy = policy
         self.algorithm = algorithm
         self.config = config
         self.temperature = temperature
         self.sampler_cap = sampler_cap
+        self.max_mismatch = max_mismatch
         self.shared = config.shared_prefix and policy.can_share
         self.optimizer = torch.optim.AdamW(
             policy.trainable(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
@@ -68,7 +72,10 @@ class Updater:
             seed: Orders the mini-batches.
 
         Returns:
-            Metrics, means over the optimiser steps.
+            Metrics, means over the optimiser steps (`_max`: the largest).
+
+        Raises:
+            Mismatch: The sampler was too far from the learner; the weights are as they were.
         """
         config = self.config
         for param_group in self.optimizer.param_groups:
@@ -90,6 +97,10 @@ class Updater:
         size = config.mini_batch or len(groups)
         single = config.epochs == 1 and size >= len(groups)
         old = None if single else self._old_logps(pieces, rows)
+        if old is not None:
+            gaps = Gaps()
+            gaps.add((old - rows.sampler)[rows.sampled])
+            gaps.check(self.max_mismatch)
         steps = []
         for epoch in range(config.epochs):
             order = np.random.default_rng([*seed, epoch]).permutation(len(groups))
@@ -97,7 +108,8 @@ class Updater:
                 chosen = sorted(order[start : start + size].tolist())
                 steps.append(self._optimiser_step(pieces, chosen, rows, old))
         names = {name: None for step in steps for name in step}
-        return {"lr": lr} | {n: float(np.mean([step[n] for step in steps if n in step])) for n in names}
+        found = {name: [step[name] for step in steps if name in step] for name in names}
+        return {"lr": lr} | {n: float(np.max(v) if n.endswith("_max") else np.mean(v)) for n, v in found.items()}
 
     def _optimiser_step(
         self, pieces: list[Piece], chosen: list[int], rows: "_Rows", old: torch.Tensor | None
@@ -111,7 +123,8 @@ class Updater:
         numbers = rows.numbers(live, device)
         self.optimizer.zero_grad(set_to_none=True)
         sums: dict[str, float] = {}
-        loss = largest_gap = 0.0
+        loss = 0.0
+        gaps = Gaps()
         batches = micro_batches([pieces[i] for i in live], config.micro_batch_tokens, self.shared)
         for batch, index in batches:
             where = numbers[torch.tensor(index, device=device)]
@@ -134,15 +147,14 @@ class Updater:
             )
             out.loss.backward()
             loss += float(out.loss.detach())
-            gap = torch.where(mask, old_logp - sampler, 0.0).abs()
-            largest_gap = max(largest_gap, float(gap.max()))
-            found = out.metrics | {"sampler_gap_mean": gap.double().sum() / totals.tokens}
-            for name, value in found.items():
+            gaps.add((old_logp - sampler)[mask])
+            for name, value in out.metrics.items():
                 sums[name] = sums.get(name, 0.0) + float(value)
         # The losses' metrics are normalised by all tokens of the batch; these are means over the computed ones.
         share = float(lengths[numbers].sum() / max(1.0, float(totals.tokens))) if live else 1.0
         metrics = {name: value / share if share else 0.0 for name, value in sums.items() if name != "policy_loss"}
-        metrics |= {"loss": loss, "sampler_gap_max": largest_gap}
+        metrics |= {"loss": loss} | gaps.metrics()
+        gaps.check(self.max_mismatch)
         norm = torch.nn.utils.clip_grad_norm_(policy.trainable(), config.grad_clip or math.inf)
         if torch.isfinite(norm):
             self.optimizer.step()

@@ -99,7 +99,7 @@ class TokenEngine(Protocol):
             seeds: One for each prompt in the place of `sampling.seed`: what it draws depends on no other prompt.
             on_finish: Called with (prompt index, sample index, completion) as soon as each is done. It may return a
                 future: of `More`, by which the same sequence goes on to another answer, or of None.
-            interrupted: Asked at every token; raises Interrupted when it returns true.
+            interrupted: Asked at every token, or several times a second; raises Interrupted when it returns true.
 
         Returns:
             For each prompt its n completions in order, the last one of each where there were several; all futures
@@ -109,4 +109,36 @@ class TokenEngine(Protocol):
             Interrupted: Asked to stop.
             Exception: What a future raised.
         """
+        ...
+
+
+class Engine(TokenEngine, Protocol):
+    """What a trainer samples with: a token engine that follows the learner's weights.
+
+    Attributes:
+        name: `transformers` or `vllm`.
+        version: Updates behind the weights that it has; -1: none were given yet.
+    """
+
+    name: Literal["transformers", "vllm"]
+    version: int
+
+    def push(self, policy: Any, version: int) -> None:
+        """Take the policy's weights, awake or asleep; it is awake afterwards.
+
+        Args:
+            policy: A `learners.policy.Policy`.
+            version: Updates behind its weights.
+
+        Raises:
+            GymError: They can't be taken.
+        """
+        ...
+
+    def sleep(self) -> None:
+        """Give memory back until the next push."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
         ...

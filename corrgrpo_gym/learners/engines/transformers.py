@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ class TransformersEngine:
         autocast: A function that returns the context manager in which the model runs.
     """
 
+    name: Literal["transformers", "vllm"] = "transformers"
+
     def __init__(
         self,
         model: Any,
@@ -34,6 +36,17 @@ class TransformersEngine:
         self.end_ids = tuple(end_ids)
         self.max_rows = max_rows
         self.autocast = autocast or (lambda: torch.autocast("cpu", enabled=False))
+        self.version = -1
+
+    def push(self, policy: Any, version: int) -> None:
+        """See Engine: the weights are the policy's own."""
+        self.version = version
+
+    def sleep(self) -> None:
+        """See Engine: there is nothing but the learner's own memory."""
+
+    def close(self) -> None:
+        """See Engine."""
 
     @torch.no_grad()
     def generate(

@@ -1,0 +1,1 @@
+"""Sampling with vLLM: in this process (`local`), or in a server of its own (`server`, started by `serve`)."""
