@@ -4,6 +4,7 @@ All randomness comes from (seed, step), so what a checkpoint must remember is th
 many prompts have been used.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -126,9 +127,13 @@ class Trainer:
                     raise Interrupted
                 self._finish_step(self._train_step())
         except Interrupted:
-            if self._saved != state.step or state.pending is not None:
-                self._save()
+            self._save_unsaved()
             return False
+        except GymError:
+            # A server that died, a sampler that drifted: the weights are those of the last finished step.
+            with contextlib.suppress(GymError):
+                self._save_unsaved()
+            raise
         finally:
             self.batches.close()
         return True
@@ -159,8 +164,8 @@ class Trainer:
             cause = likely_cause(gap, self.batches.engine.name, staleness, self._gap)
             raise GymError(
                 f"step {step}: the sampler's log-probabilities are not the learner's: {gap}; engine.max_mismatch is "
-                f"{config.engine.max_mismatch:g}.\n{cause}.\nThis step changed nothing; --resume {self.run.path} goes "
-                "on from the last checkpoint"
+                f"{config.engine.max_mismatch:g}.\n{cause}.\nThe step changed nothing: --resume {self.run.path} goes "
+                "on after the one before"
             ) from gap
         self._gap = metrics.get("sampler_gap_mean", self._gap)
         if metrics["skipped_updates"]:
@@ -237,6 +242,10 @@ class Trainer:
         split = self.validation.env.split
         self.run.append("rollouts.jsonl", rollout_records(self.state.step, split, groups, self.names, None))
         return self._rewards("val", groups)
+
+    def _save_unsaved(self) -> None:
+        if self._saved != self.state.step or self.state.pending is not None:
+            self._save()
 
     def _save(self) -> None:
         self.display.phase("saving", 0, 1)

@@ -66,18 +66,22 @@ class VllmEngine:
         empty: Read the model's configuration alone: the weights come by `push`.
 
     Raises:
-        GymError: vLLM is not installed, or can't run this model here.
+        GymError: vLLM is not installed, or can't run this model here; there is another one in this process.
     """
 
     name: Literal["transformers", "vllm"] = "vllm"
+    _open = False
 
     def __init__(self, model: str, end_ids: Sequence[int], options: Options, *, empty: bool = False):
+        if VllmEngine._open:
+            raise GymError("this process has a vLLM engine already: vLLM keeps one at a time, so close it first")
         self.options = options
         self.version = -1
         self._lora: Any = None
         self._adapters = 0
         self._asleep = self._filled = False
         self._pump = Pump(lambda: _build(model, options, empty), end_ids)
+        VllmEngine._open = True
         self._folder = tempfile.TemporaryDirectory(prefix="corrgrpo-gym-vllm-", dir=memory_folder())
 
     @classmethod
@@ -161,7 +165,9 @@ class VllmEngine:
 
         try:
             for i, prompt in enumerate(prompts):
-                ask(i, None, prompt, sampling.max_new_tokens, request_seed(sampling, seeds, i))
+                # vLLM refuses several greedy answers of one request.
+                for sample in [None] if sampling.temperature or n == 1 else range(n):
+                    ask(i, sample, prompt, sampling.max_new_tokens, request_seed(sampling, seeds, i))
             open_ = len(prompts) * n
             while open_:
                 if interrupted():
@@ -171,7 +177,7 @@ class VllmEngine:
                 except queue.Empty:
                     continue
                 if isinstance(event, BaseException):
-                    raise _trouble(event)
+                    raise GymError(f"vLLM failed while sampling: {_first_line(event)}") from event
                 if isinstance(event, Completion):
                     open_ -= answered(i, j, event)
                     continue
@@ -193,6 +199,7 @@ class VllmEngine:
         """See Engine."""
         self._pump.close()
         self._folder.cleanup()
+        VllmEngine._open = False
 
 
 def installed() -> bool:
@@ -283,9 +290,3 @@ def _quiet() -> Any:
 def _first_line(error: BaseException) -> str:
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
-
-
-def _trouble(error: BaseException) -> BaseException:
-    if isinstance(error, (ValueError, RuntimeError)):
-        return GymError(f"vLLM failed while sampling: {_first_line(error)}")
-    return error

@@ -34,7 +34,11 @@ class Pump:
         self._engine: Any = None
         self._thread = threading.Thread(target=self._run, name="vllm", daemon=True)
         self._thread.start()
-        self.call(lambda engine: self._start(build))
+        try:
+            self.call(lambda engine: self._start(build))
+        except BaseException:
+            self.close()
+            raise
 
     def call(self, what: Callable[[Any], T]) -> T:
         """Run a function of the LLMEngine in the thread, and wait for what it returns or raises."""

@@ -145,7 +145,10 @@ class VllmServer:
 
         async def group(i: int) -> list[Completion]:
             seed = request_seed(sampling, seeds, i)
-            answers = await ask(prompts[i], n, sampling.max_new_tokens, seed)
+            # vLLM refuses several greedy answers of one request.
+            asks, each = (1, n) if sampling.temperature else (n, 1)
+            found = await asyncio.gather(*(ask(prompts[i], each, sampling.max_new_tokens, seed) for _ in range(asks)))
+            answers = [answer for part in found for answer in part]
             return list(await asyncio.gather(*(sample(i, j, answer) for j, answer in enumerate(answers))))
 
         async def watch() -> Any:
