@@ -13,8 +13,8 @@ SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 2, "
 PROMPTS = [[5, 6, 7, 8, 9], [3], [4, 20, 21], list(range(10, 40))]
 
 
-def policy(tied=True, **config):
-    made = tiny.model("qwen2", scale=0.15, tie_word_embeddings=tied, **SIZES)
+def policy(tied=True, vocabulary=48, **config):
+    made = tiny.model("qwen2", vocabulary=vocabulary, scale=0.15, tie_word_embeddings=tied, **SIZES)
     config = PolicyConfig(**{"dtype": "float32", "device": "cpu"} | config)
     if config.lora_rank:
         from corrgrpo_gym.learners.policy import _with_lora

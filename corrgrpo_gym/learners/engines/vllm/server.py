@@ -76,6 +76,8 @@ class VllmServer:
             try:
                 self._post("/collective_rpc", {"method": "read_learner_weights", "args": [str(path)],
                                                "timeout": PATIENCE})  # fmt: skip
+            except GymError as e:
+                raise GymError(f"{e}\nDoes it serve the model that is trained? It serves {self._served}") from e
             finally:
                 path.unlink()
         self._filled = True
