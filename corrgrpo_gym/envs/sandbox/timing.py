@@ -1,13 +1,19 @@
 """Which of two programs needs less CPU time: pairs of repetitions, until their order is clear.
 
 A repetition is one run of a side's calls in a process that has seen nothing of an earlier one. What a machine's load
-does to times comes and goes over seconds, so the two sides take turns, and each round gives one ratio. Where one run is
-too short for the clock, a round sums several runs of each side, taking turns as well. The first of a pair is another
-one each time, so what it leaves behind (caches, the machine's state) favours neither.
+does to times comes and goes over seconds, so the two sides take turns, and each round gives one ratio. The first of a
+pair is another one each time, so what it leaves behind (caches, the machine's state) favours neither.
+
+A process differs from the next of the same program by 3 to 5 %, whether it runs for a millisecond or for a second, and
+now and then by far more, when others take its caches. So what helps is many processes, not long ones. A round of short
+programs has several runs of each side, taking turns, and is the mean of the faster half of each: what others take only
+ever adds.
 
 The estimate is the median of the rounds' ratios. Its interval is the one of the sign test, by order statistics: it
 assumes nothing of how times are distributed but that rounds are independent. It is looked at after 8, 15, 25, 40 and
-60 rounds, each time at 99 %; at a true ratio of 1 all looks together claim an order in fewer than 5 % of comparisons.
+60 rounds, each time at 99 %; at a true ratio of 1 all looks together claim an order in fewer than 5 % of comparisons,
+were it not for the margin, which leaves next to none. Rounds end when an order is clear, or, from the fifteenth on,
+when it is clear that the programs differ by no more than a twentieth.
 
 What every program costs that is not its own, decoding arguments and encoding results, is measured with one that only
 hands out the recorded results, in turn with the two sides, and taken off both.
@@ -24,14 +30,15 @@ from typing import Literal
 Side = Literal["candidate", "reference", "harness"]
 Ranking = Literal["faster", "slower", "undecided"]
 
-METHOD = 2  # to be raised with every change of what is timed, so that kept times are taken anew
+METHOD = 3  # to be raised with every change of what is timed, so that kept times are taken anew
 SHARE_ROUNDS = 8  # the rounds of the paper's efficiency
 LOOKS = (8, 15, 25, 40, 60)
 _ERROR = 0.01  # of one look
 # Programs of equal work differ by the layout of their memory: differences up to this share and this much are no claim.
-_SAME = 0.01
+_SAME = 0.02
 _SAME_SECONDS = 20e-6
-_LONG_SECONDS = 0.04  # a round of this much of the shorter side's own time is long enough
+_ALIKE = 0.05  # an interval within this of 1 is worth no more rounds
+_LONG_SECONDS = 0.01  # a round of this much of the shorter side's own time is long enough
 _MOST_RUNS = 16  # of each side in a round
 _SHORTEST = 5e-6  # seconds of a program's own time that can be told from none
 _WARM_UP = 2
@@ -49,9 +56,9 @@ class Timing:
 
     Attributes:
         ranking: ``faster`` or ``slower`` than the reference, where the interval of the ratio lies on one side of 1 by
-            more than a hundredth and 20 microseconds; else ``undecided``.
+            more than a fiftieth and 20 microseconds; else ``undecided``.
         rounds: pairs that were timed; 0 where nothing was.
-        runs: runs of each side that one round sums.
+        runs: runs of each side in a round.
         faster_share: share of the first eight rounds in which the program was faster than the reference.
         ratio: the median of the rounds' ratios, program / reference; under 1 is faster.
         low: lower end of the ratio's interval, of at least 99 %.
@@ -125,44 +132,51 @@ def compare(run: Callable[[Side], float], spend: float) -> Timing:
     sides: tuple[Side, Side] = ("candidate", "reference")
     warm = [min(run(side) for _ in range(_WARM_UP)) for side in sides]
     spent = sum(harness) + _WARM_UP * sum(warm)
-    own = max(min(warm) - statistics.median(harness), _SHORTEST)
+    own = max(min(warm) - faster_half(harness), _SHORTEST)
     runs = min(max(math.ceil(_LONG_SECONDS / own), 1), _MOST_RUNS)
-    with_harness = statistics.median(harness) > _NEGLIGIBLE * min(warm)
-    sums: list[tuple[float, float]] = []
+    with_harness = faster_half(harness) > _NEGLIGIBLE * min(warm)
+    rounds: list[tuple[float, float]] = []
+    turns = 0
     while True:
-        totals = {"candidate": 0.0, "reference": 0.0}
+        taken: dict[Side, list[float]] = {"candidate": [], "reference": []}
         for turn in range(runs):
-            for side in sides if (len(sums) + turn) % 2 == 0 else sides[::-1]:
-                totals[side] += run(side)
-            if with_harness and turn % _HARNESS_EVERY == 0:
+            for side in sides if (len(rounds) + turn) % 2 == 0 else sides[::-1]:
+                taken[side].append(run(side))
+            if with_harness and turns % _HARNESS_EVERY == 0:
                 harness.append(run("harness"))
-        sums.append((totals["candidate"], totals["reference"]))
-        spent += sum(totals.values())
-        if len(sums) in LOOKS:
-            timing = conclude(sums, statistics.median(harness), runs)
-            enough = len(sums) == LOOKS[-1] or (len(sums) >= LOOKS[1] and (_alike(timing) or spent > spend))
+            turns += 1
+        rounds.append((faster_half(taken["candidate"]), faster_half(taken["reference"])))
+        spent += sum(map(sum, taken.values()))
+        if len(rounds) in LOOKS:
+            timing = conclude(rounds, faster_half(harness), runs)
+            enough = len(rounds) == LOOKS[-1] or (len(rounds) >= LOOKS[1] and (_alike(timing) or spent > spend))
             if timing.ranking != "undecided" or enough:
                 return timing
 
 
-def conclude(sums: Sequence[tuple[float, float]], harness: float, runs: int) -> Timing:
+def faster_half(seconds: Sequence[float]) -> float:
+    """Return the mean of the faster half, the middle one included."""
+    return statistics.fmean(sorted(seconds)[: (len(seconds) + 1) // 2])
+
+
+def conclude(rounds: Sequence[tuple[float, float]], harness: float, runs: int) -> Timing:
     """Say what rounds say.
 
     Args:
-        sums: of each round, the CPU seconds of the candidate's runs together and of the reference's.
+        rounds: of each round, the CPU seconds of a run of the candidate and of the reference.
         harness: its share in one run.
         runs: runs of each side in a round.
     """
-    own = [tuple(max(total / runs - harness, _SHORTEST) for total in pair) for pair in sums]
+    own = [tuple(max(seconds - harness, _SHORTEST) for seconds in pair) for pair in rounds]
     ratios = [candidate / reference for candidate, reference in own]
     low, high = interval(ratios)
     unit = statistics.median(reference for _, reference in own)
-    margin = _margin(unit)
+    margin = _SAME + _SAME_SECONDS / unit
     ranking: Ranking = "faster" if high < 1 - margin else "slower" if low > 1 + margin else "undecided"
-    shared = sums[:SHARE_ROUNDS]
+    shared = rounds[:SHARE_ROUNDS]
     return Timing(
         ranking=ranking,
-        rounds=len(sums),
+        rounds=len(rounds),
         runs=runs,
         faster_share=sum(candidate < reference for candidate, reference in shared) / len(shared),
         ratio=statistics.median(ratios),
@@ -174,12 +188,8 @@ def conclude(sums: Sequence[tuple[float, float]], harness: float, runs: int) -> 
     )
 
 
-def _margin(reference_seconds: float) -> float:
-    return _SAME + _SAME_SECONDS / reference_seconds
-
-
 def _alike(timing: Timing) -> bool:
-    """Whether the interval says that there is nothing to claim."""
+    """Whether the interval says that the programs are alike."""
     assert timing.low is not None and timing.high is not None and timing.reference_seconds is not None
-    margin = _margin(timing.reference_seconds)
+    margin = _ALIKE + _SAME_SECONDS / timing.reference_seconds
     return 1 - margin < timing.low and timing.high < 1 + margin
