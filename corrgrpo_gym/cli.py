@@ -225,6 +225,9 @@ def evaluate(
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that a request may take.", show_default="600")] = None,
     retries: Annotated[int | None, typer.Option(help="Times that a request is sent again.", show_default="8")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Of a local model: vllm, transformers.", show_default="auto")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="Of a local model: cpu, cuda.", show_default="auto")] = None,
     price_in: Annotated[
         float | None, typer.Option(help="Price of a million prompt tokens, for the cost.", show_default="none")
@@ -279,8 +282,8 @@ def evaluate(
         "prompt": _text(prompt), "limit": limit, "n": n, "temperature": temperature, "top_p": top_p,
         "max_tokens": max_tokens, "seed": seed, "stop": stop, "system": system, "completions": completions or None,
         "api_key_env": api_key_env, "concurrency": concurrency, "timeout": timeout, "retries": retries,
-        "device": device, "price_in": price_in, "price_out": price_out, "options": configs.options(option),
-        "extra_body": configs.json_object(extra_body),
+        "engine": engine, "device": device, "price_in": price_in, "price_out": price_out,
+        "options": configs.options(option), "extra_body": configs.json_object(extra_body),
     }  # fmt: skip
     flags: dict = {k: v for k, v in given.items() if v is not None}
     if resume is not None:

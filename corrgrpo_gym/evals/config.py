@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -57,6 +57,8 @@ class EvalConfig(Section):
     """Times that a request is sent again after failures that may pass."""
     scorers: int = Field(0, ge=0)
     """Threads that score answers; 0: two per CPU."""
+    engine: Literal["auto", "vllm", "transformers"] = "auto"
+    """What samples from a local model; auto: vllm where it is installed and torch sees a GPU."""
     device: str = "auto"
     """Of a local model: cpu, cuda, cuda:1; auto: the first GPU, else the CPU."""
     price_in: float | None = Field(None, ge=0)

@@ -1,6 +1,7 @@
 """A local model, by the engine that training samples with."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -45,9 +46,9 @@ def test_greedy_answers_are_the_engines(folder):
     replies = ask(folder, [request(t) for t in texts])
     model = LocalModel(folder, device="cpu")
     for text, reply in zip(texts, replies, strict=True):
-        prompt = render(model.policy.tokenizer, [{"role": "user", "content": text}])
+        prompt = render(model.tokenizer, [{"role": "user", "content": text}])
         ((alone,),) = model.engine.generate([prompt], 1, Sampling(12, temperature=0))
-        assert reply.text == decode(model.policy.tokenizer, alone.ids, model.policy.end_ids)
+        assert reply.text == decode(model.tokenizer, alone.ids, model.end_ids)
         assert (reply.finish, reply.usage.prompt, reply.usage.completion) == (alone.finish, len(prompt), len(alone.ids))
     asyncio.run(model.close())
 
@@ -108,6 +109,14 @@ def test_an_engine_that_breaks_fails_its_batch_alone(folder):
 def test_closing_stops_what_is_decoded(folder):
     async def session():
         model = LocalModel(folder, device="cpu")
+        generate = model.engine.generate
+
+        def slowly(*args, interrupted, **options):
+            while not interrupted():
+                time.sleep(0.01)
+            return generate(*args, interrupted=interrupted, **options)
+
+        model.engine.generate = slowly
         waiting = asyncio.create_task(model.complete(request("1", max_tokens=250, temperature=1.0)))
         await asyncio.sleep(0.05)
         await model.close()

@@ -49,4 +49,4 @@ def open_model(config: "EvalConfig", cases: Iterable[str]) -> ChatModel:
             f"a local model needs torch and transformers ({e}): pip install 'corrgrpo-gym[train]'; "
             "for an endpoint give --base-url"
         ) from e
-    return LocalModel(config.model, device=config.device, concurrency=config.concurrency or 32)
+    return LocalModel(config.model, device=config.device, concurrency=config.concurrency or 32, engine=config.engine)

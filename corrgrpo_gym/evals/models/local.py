@@ -1,4 +1,4 @@
-"""A model in this process, by the token engine that training samples with; requests are gathered into batches."""
+"""A model in this process, by a token engine that training samples with."""
 
 import asyncio
 import zlib
@@ -12,8 +12,10 @@ from ...errors import GymError
 from ...learners.chat import decode, render
 from ...learners.config import PolicyConfig
 from ...learners.engines.base import Completion, Interrupted, Sampling, TokenEngine
+from ...learners.engines.choose import useful
 from ...learners.engines.transformers import TransformersEngine
-from ...learners.policy import Policy, load_policy
+from ...learners.engines.vllm.serving import VllmModel
+from ...learners.policy import load_policy
 from .base import ModelFailure, Reply, Request, Usage
 
 # How long an answer may be where neither the request nor the model limits it.
@@ -30,36 +32,48 @@ class _Waiting:
 
 
 class LocalModel:
-    """A transformers model.
+    """A model that transformers or vLLM runs.
 
-    What an answer is drawn from depends on its case, sample, turn and seed alone, not on what shares its batch.
+    What an answer is drawn from depends on its case, sample, turn and seed alone, not on what shares its batch. With
+    transformers, requests are gathered into batches; vLLM takes each into its running one.
 
     Args:
         source: hub id, folder, .gguf file, or a run folder of `corrgrpo-gym train` (its best checkpoint).
-        device: as in the trainer's configuration.
+        device: as in the trainer's configuration; vLLM takes the GPU, where there is one.
         concurrency: sequences that are decoded together.
+        engine: transformers, vllm, or auto: vllm where it is installed and torch sees a GPU.
 
     Raises:
         GymError: no such model, or one that cannot be loaded.
     """
 
-    def __init__(self, source: str, *, device: str = "auto", concurrency: int = 32):
+    def __init__(self, source: str, *, device: str = "auto", concurrency: int = 32, engine: str = "auto"):
         folder = _checkpoint(source)
-        self.policy: Policy = load_policy(folder, PolicyConfig(device=device))
-        self.engine: TokenEngine = TransformersEngine(
-            self.policy.model, self.policy.end_ids, concurrency, self.policy.autocast
-        )
+        self._vllm: VllmModel | None = None
+        if engine == "vllm" or (engine == "auto" and device == "auto" and useful()):
+            self._vllm = VllmModel(folder, concurrency)
+            self.tokenizer, self.end_ids = self._vllm.tokenizer, self._vllm.end_ids
+            self.engine: TokenEngine = self._vllm.engine
+            self._room, commit = self._vllm.room, self._vllm.commit
+        else:
+            policy = load_policy(folder, PolicyConfig(device=device))
+            self.tokenizer, self.end_ids = policy.tokenizer, policy.end_ids
+            self.engine = TransformersEngine(policy.model, policy.end_ids, concurrency, policy.autocast)
+            config = policy.model.config
+            # What the model can read; 0 where it does not say.
+            self._room = int(getattr(config, "max_position_embeddings", 0) or 0)
+            commit = str(getattr(config, "_commit_hash", None) or "")
         self.concurrency = concurrency
-        self.identity: Mapping[str, Any] = {"kind": "transformers", "model": source, "commit": _commit(self.policy)}
-        self._room = _context(self.policy)
+        kind = "vllm" if self._vllm else "transformers"
+        self.identity: Mapping[str, Any] = {"kind": kind, "model": source, "commit": commit}
         self._queue: list[_Waiting] = []
-        self._thread = ThreadPoolExecutor(1, "corrgrpo-gym model")
+        self._threads = ThreadPoolExecutor(concurrency if self._vllm else 1, "corrgrpo-gym model")
         self._batch: asyncio.Task[None] | None = None
         self._closed = False
 
     async def complete(self, request: Request) -> Reply:
         """See ChatModel."""
-        prompt = render(self.policy.tokenizer, request.messages, request.tools)
+        prompt = render(self.tokenizer, request.messages, request.tools)
         wanted = request.sampling.max_tokens or LONG
         room = self._room - len(prompt) if self._room else wanted
         if room < 1:
@@ -71,7 +85,11 @@ class LocalModel:
             top_p=request.sampling.top_p,
             seed=_seed(request),
         )
-        waiting = _Waiting(request, prompt, sampling, notes, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(request, prompt, sampling, notes, loop.create_future())
+        if self._vllm:
+            await self._run([waiting])
+            return await waiting.reply
         self._queue.append(waiting)
         if self._batch is None or self._batch.done():
             self._batch = asyncio.create_task(self._work())
@@ -82,24 +100,28 @@ class LocalModel:
         self._closed = True
         if self._batch is not None:
             await asyncio.gather(self._batch, return_exceptions=True)
-        self._thread.shutdown()
+        self._threads.shutdown()
+        if self._vllm:
+            self._vllm.engine.close()
 
     async def _work(self) -> None:
         """Decode batch after batch until nothing waits."""
         # Those that ask at the same moment share a batch.
         await asyncio.sleep(0)
-        loop = asyncio.get_running_loop()
         while self._queue:
-            batch = self._take()
-            try:
-                await loop.run_in_executor(self._thread, self._decode, batch, loop)
-            except Interrupted:
-                for waiting in batch:
-                    waiting.reply.cancel()
-            except Exception as e:
-                for waiting in batch:
-                    if not waiting.reply.done():
-                        waiting.reply.set_exception(e)
+            await self._run(self._take())
+
+    async def _run(self, batch: Sequence[_Waiting]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._threads, self._decode, batch, loop)
+        except Interrupted:
+            for waiting in batch:
+                waiting.reply.cancel()
+        except Exception as e:
+            for waiting in batch:
+                if not waiting.reply.done():
+                    waiting.reply.set_exception(e)
 
     def _take(self) -> list[_Waiting]:
         """The next batch: those that are drawn alike, whoever has waited longest first."""
@@ -125,7 +147,7 @@ class LocalModel:
     def _answer(self, waiting: _Waiting, completion: Completion) -> None:
         if waiting.reply.done():
             return
-        text, finish = decode(self.policy.tokenizer, completion.ids, self.policy.end_ids), completion.finish
+        text, finish = decode(self.tokenizer, completion.ids, self.end_ids), completion.finish
         for stop in waiting.request.sampling.stop:
             before, found, _ = text.partition(stop)
             if found:
@@ -142,15 +164,6 @@ def _alike(a: Sampling, b: Sampling) -> bool:
 def _seed(request: Request) -> int:
     name = f"{request.sampling.seed}/{request.case}/{request.sample}/{request.turn}"
     return zlib.crc32(name.encode(errors="replace"))
-
-
-def _context(policy: Policy) -> int:
-    """Tokens that the model can read; 0 where it does not say."""
-    return int(getattr(policy.model.config, "max_position_embeddings", 0) or 0)
-
-
-def _commit(policy: Policy) -> str:
-    return str(getattr(policy.model.config, "_commit_hash", None) or "")
 
 
 def _checkpoint(source: str) -> str:

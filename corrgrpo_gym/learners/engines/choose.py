@@ -25,8 +25,7 @@ def engine_name(config: TrainConfig) -> Literal["vllm", "transformers"]:
     engine, rollout = config.engine, config.rollout
     name = engine.name
     if name == "auto":
-        useful = installed() and torch.cuda.is_available() and config.model != "embedded"
-        name = "vllm" if engine.url or useful else "transformers"
+        name = "vllm" if engine.url or (useful() and config.model != "embedded") else "transformers"
     if name == "transformers":
         if engine.url:
             raise GymError("engine.url names a vLLM server, but engine.name is transformers: leave one of them out")
@@ -47,6 +46,11 @@ def engine_name(config: TrainConfig) -> Literal["vllm", "transformers"]:
             "rollout.temperature=1, or leave rollout.top_p and rollout.top_k out, or use --engine transformers"
         )
     return name
+
+
+def useful() -> bool:
+    """Whether vLLM is here and has a GPU to run on."""
+    return installed() and torch.cuda.is_available()
 
 
 def open_engine(config: TrainConfig, policy: Policy) -> Engine:

@@ -32,7 +32,7 @@ class Options:
 
     Attributes:
         dtype: Of its weights and arithmetic: float32, bfloat16, float16.
-        max_model_len: Tokens of a whole sequence.
+        max_model_len: Tokens of a whole sequence; 0: what the model can read and the key-value cache can hold.
         max_rows: Sequences decoded at the same time.
         gpu_memory_utilization: Share of a GPU's memory that it takes.
         kv_cache_bytes: Size of the key-value cache; None: what the share leaves (on a CPU: 4 GiB).
@@ -82,6 +82,7 @@ class VllmEngine:
         self._asleep = self._filled = False
         self._pump = Pump(lambda: _build(model, options, empty), end_ids)
         VllmEngine._open = True
+        self.max_model_len: int = self._pump.call(lambda engine: engine.model_config.max_model_len)
         self._folder = tempfile.TemporaryDirectory(prefix="corrgrpo-gym-vllm-", dir=memory_folder())
 
     @classmethod
@@ -247,7 +248,7 @@ def _build(model: str, options: Options, empty: bool) -> Any:
             load_format="dummy" if empty else "auto",
             skip_tokenizer_init=True,
             dtype=options.dtype,
-            max_model_len=options.max_model_len,
+            max_model_len=options.max_model_len or -1,
             max_num_seqs=options.max_rows,
             gpu_memory_utilization=options.gpu_memory_utilization,
             kv_cache_memory_bytes=options.kv_cache_bytes or (2**32 if cpu else None),
@@ -258,7 +259,7 @@ def _build(model: str, options: Options, empty: bool) -> Any:
             enable_lora=bool(options.lora_rank),
             **({"max_lora_rank": room_for_rank(options.lora_rank), "max_loras": 1} if options.lora_rank else {}),
             logprobs_mode="raw_logprobs" if options.cut else "processed_logprobs",
-            stream_interval=options.max_model_len,
+            stream_interval=2**20,
             worker_extension_cls=EXTENSION,
             disable_log_stats=True,
             seed=0,
