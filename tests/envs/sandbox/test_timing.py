@@ -105,6 +105,11 @@ def test_short_programs_run_several_times_in_a_round(seconds, runs):
     assert seen["candidate"] == seen["reference"] == 8 * runs + 2
 
 
+def test_the_longer_side_bounds_a_round():
+    found = compare(lambda side: {"candidate": 0.0001, "reference": 0.03, "harness": 0.0}[side], 1e9)
+    assert (found.runs, found.rounds, found.ranking) == (3, 8, "faster")
+
+
 def test_rounds_go_on_while_it_is_close_and_while_it_is_worth_it():
     assert compare(lambda side: {"candidate": 1.2, "reference": 1.0, "harness": 0.0}[side], 0.0).rounds == 8
 
