@@ -113,5 +113,9 @@ class Benchmark(ABC):
             GymError: the data or the machine are at fault; the evaluation stops.
         """
 
+    def status(self) -> str:
+        """What takes long now, for the line of progress; nothing where nothing does."""
+        return ""
+
     def close(self) -> None:  # noqa: B027
         """Let go of a sandbox and the like."""

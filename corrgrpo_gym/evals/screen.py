@@ -95,6 +95,10 @@ class EvalScreen:
         self._not_scored += sample is None
         self._draw()
 
+    def tick(self) -> None:
+        """Draw anew though nothing has happened."""
+        self._draw()
+
     def _draw(self, force: bool = False) -> None:
         now = time.monotonic()
         if now - self._drawn < 0.2 and not force:

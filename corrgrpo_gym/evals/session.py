@@ -220,12 +220,15 @@ class _Session:
         total = len(self.ids) * self.config.n
         self._head(total, missing, unscored)
         folder.note(f"begin: {missing} of {total} samples to generate, {unscored} to score")
-        self.screen.status = getattr(self.model, "status", str)
+        waits = getattr(self.model, "status", str)
+        self.screen.status = lambda: "  ".join(filter(None, (waits(), self.benchmark.status())))
         self.screen.begin(total, total - missing - unscored, folder.samples)
+        ticking = asyncio.create_task(self._tick())
         try:
             with _signals(stop):
                 finished = await runner.run()
         finally:
+            ticking.cancel()
             self.screen.end()
             troubles = ", ".join(f"{kind} {n}" for kind, n in getattr(self.model, "troubles", {}).items())
             folder.note("end" + (f", after troubles with the endpoint: {troubles}" if troubles else ""))
@@ -246,6 +249,12 @@ class _Session:
             self.screen.note(f"troubles with the endpoint, with those that another try mended: {troubles}")
         print_summary(self.screen.console, self.path, summary, self.paper, command)
         return EvalOutcome(self.path, True, summary)
+
+    async def _tick(self) -> None:
+        """Keep the time that is left true while a sample takes long."""
+        while True:
+            await asyncio.sleep(1.0)
+            self.screen.tick()
 
     def _head(self, total: int, missing: int, unscored: int) -> None:
         config, screen = self.config, self.screen

@@ -51,6 +51,7 @@ def compare(judge: "Judge", job: dict[str, Any]) -> dict[str, Any]:
         JailLost: the jail ended.
     """
     sides: dict[str, Repeatable] = {}
+    judged: dict[str, float] = {}
     calls: Calls = []
     for side in ("candidate", "reference"):
         calls = []
@@ -59,6 +60,7 @@ def compare(judge: "Judge", job: dict[str, Any]) -> dict[str, Any]:
         if verdict["status"] != "passed" or program is None:
             return {"problem": f"the {side} does not pass ({verdict['status']}: {verdict['detail']})"}
         sides[side] = Repeatable(own, program, [answer for _, answer in calls])
+        judged[side] = verdict["cpu_seconds"]
     if len(sides["candidate"].answers) != len(calls):
         return {"problem": "the test's calls depend on what is answered"}
     sides["harness"] = playback(job, calls)
@@ -71,6 +73,6 @@ def compare(judge: "Judge", job: dict[str, Any]) -> dict[str, Any]:
             raise Untimed(f"the {side} {reason}") from None
 
     try:
-        return asdict(timing.compare(run, job["spend"]))
+        return asdict(timing.compare(run, job["spend"], (judged["candidate"], judged["reference"])))
     except Untimed as reason:
         return {"problem": str(reason)}

@@ -43,6 +43,7 @@ _LONGEST_SECONDS = 0.1  # and one of this much of the longer side's is enough in
 _MOST_RUNS = 16  # of each side in a round
 _SHORTEST = 5e-6  # seconds of a program's own time that can be told from none
 _WARM_UP = 2
+_WARM_SECONDS = 0.5  # a run of this much is a warm-up by itself
 _HARNESS_RUNS = 5
 _HARNESS_EVERY = 4  # runs of a side
 _NEGLIGIBLE = 0.005
@@ -122,16 +123,20 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[k - 1], ordered[-k]
 
 
-def compare(run: Callable[[Side], float], spend: float) -> Timing:
+def compare(run: Callable[[Side], float], spend: float, judged: tuple[float, float] = (0.0, 0.0)) -> Timing:
     """Time two programs against each other.
 
     Args:
         run: runs one side in a fresh process; returns its CPU seconds. ``harness`` is the program that does nothing.
-        spend: CPU seconds after which the rounds from the sixteenth on are not worth more.
+        spend: CPU seconds after which the rounds from the ninth on are not worth more.
+        judged: CPU seconds that the candidate and the reference took when they were judged; where that was long, it
+            warmed the machine up.
     """
     harness = [run("harness") for _ in range(_HARNESS_RUNS)]
     sides: tuple[Side, Side] = ("candidate", "reference")
-    warm = [min(run(side) for _ in range(_WARM_UP)) for side in sides]
+    warm = list(judged)
+    if min(judged) < _WARM_SECONDS:
+        warm = [min(run(side) for _ in range(_WARM_UP)) for side in sides]
     spent = sum(harness) + _WARM_UP * sum(warm)
     short, long = (max(seconds - faster_half(harness), _SHORTEST) for seconds in sorted(warm))
     runs = max(min(math.ceil(_LONG_SECONDS / short), int(_LONGEST_SECONDS / long), _MOST_RUNS), 1)
@@ -150,8 +155,8 @@ def compare(run: Callable[[Side], float], spend: float) -> Timing:
         spent += sum(map(sum, taken.values()))
         if len(rounds) in LOOKS:
             timing = conclude(rounds, faster_half(harness), runs)
-            enough = len(rounds) == LOOKS[-1] or (len(rounds) >= LOOKS[1] and (_alike(timing) or spent > spend))
-            if timing.ranking != "undecided" or enough:
+            enough = len(rounds) == LOOKS[-1] or (len(rounds) >= LOOKS[1] and _alike(timing))
+            if timing.ranking != "undecided" or enough or spent > spend:
                 return timing
 
 

@@ -16,9 +16,11 @@ Their count is the number of eligible tasks. Times are CPU seconds, measured as 
 """
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Lock
 
 from ...envs.leetcode.data import load_problems
 from ...envs.leetcode.noise import fenced
@@ -42,6 +44,7 @@ from .base import (
 FOLDER = "leetcodedataset"  # in a directory of data sets
 ROUNDS = 8
 GROWTH = 3.0
+_SHOWN_SECONDS = 2.0
 FAULTY = {"word-ladder-ii": "the test has the order that the reference's hash seed gave"}
 
 
@@ -81,6 +84,8 @@ class LeetCode(CodeBenchmark):
         loaded = load_problems(inside if inside.is_dir() else data, "test")
         self.note = loaded.note
         self._timing = timing
+        self._timed: dict[object, tuple[str, float]] = {}  # cases, and since when
+        self._timing_lock = Lock()
         self._cpu_seconds = float(cpu_seconds or (0.5 if loaded.embedded else 15.0))
         self.cases = [_case(problem) for problem in loaded.problems]
         self.settings = {
@@ -128,7 +133,21 @@ class LeetCode(CodeBenchmark):
             return score
         # It may have passed within a longer limit than the usual one.
         job = replace(job, cpu_seconds=max(job.cpu_seconds, 2 * verdict.cpu_seconds))
-        return _timed(score, self.sandbox.compare(job, reference))
+        own = object()
+        with self._timing_lock:
+            self._timed[own] = case.id, time.monotonic()
+        try:
+            return _timed(score, self.sandbox.compare(job, reference))
+        finally:
+            with self._timing_lock:
+                del self._timed[own]
+
+    def status(self) -> str:
+        """Which program is being timed for longest."""
+        with self._timing_lock:
+            name, began = next(iter(self._timed.values()), ("", 0.0))
+        seconds = time.monotonic() - began
+        return f"timing {name} for {seconds:.0f} s" if name and seconds > _SHOWN_SECONDS else ""
 
 
 def _timed(score: Score, timing: Timing) -> Score:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import corrgrpo_gym
-from corrgrpo_gym.envs.sandbox import CodeJob, Verdict, launch
+from corrgrpo_gym.envs.sandbox import CodeJob, Timing, Verdict, launch
 
 ROOT = Path(corrgrpo_gym.__file__).parents[1]
 UID = 12345
@@ -26,11 +26,11 @@ with make_sandbox("bubblewrap", workers=1) as sandbox:
     while True:
         out.write(pickle.dumps(reply)); out.flush()
         try:
-            job = pickle.load(sys.stdin.buffer)
+            method, arguments, options = pickle.load(sys.stdin.buffer)
         except EOFError:
             break
         try:
-            reply = sandbox.judge(job)
+            reply = getattr(sandbox, method)(*arguments, **options)
         except Exception as error:
             reply = error
 """
@@ -82,11 +82,18 @@ class UsersSandbox:
             raise reply
         return reply
 
-    def judge(self, job: CodeJob) -> Verdict:
-        """As `Sandbox.judge`."""
-        self._server.stdin.write(pickle.dumps(job))  # type: ignore[union-attr]
+    def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        self._server.stdin.write(pickle.dumps((method, arguments, options)))  # type: ignore[union-attr]
         self._server.stdin.flush()  # type: ignore[union-attr]
         return self._reply()
+
+    def judge(self, job: CodeJob) -> Verdict:
+        """As `Sandbox.judge`."""
+        return self._ask("judge", job)
+
+    def compare(self, job: CodeJob, reference: str, **options: Any) -> Timing:
+        """As `Sandbox.compare`."""
+        return self._ask("compare", job, reference, **options)
 
 
 @contextlib.contextmanager

@@ -118,8 +118,20 @@ def test_rounds_go_on_while_it_is_close_and_while_it_is_worth_it():
         return lambda side: 0.0 if side == "harness" else 0.1 * math.exp(chance.gauss(0, 0.2))
 
     assert compare(close(), 1e9).rounds == timing.LOOKS[-1]
-    assert compare(close(), 0.0).rounds == 15
+    assert compare(close(), 0.0).rounds == 8
     assert compare(lambda side: 0.0 if side == "harness" else 0.1, 1e9).rounds == 15
+
+
+def test_a_long_program_needs_no_warm_up_besides_the_judges_run():
+    for judged, more in ((0.6, 0), (0.4, 2)):
+        seen = Counter()
+
+        def run(side, seen=seen):
+            seen[side] += 1
+            return {"candidate": 1.2, "reference": 1.0, "harness": 0.0}[side]
+
+        assert compare(run, 1e9, (judged, 2.0)).rounds == 8
+        assert seen["candidate"] == seen["reference"] == 8 + more
 
 
 def test_the_share_is_of_the_first_eight_rounds():

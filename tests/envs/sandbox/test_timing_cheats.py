@@ -1,6 +1,6 @@
 """Cheats against the stopwatch: each must look no faster than the honest program that it imitates.
 
-The honest program works for about 30 ms in three calls. A cheat that saves its work would take under a tenth of that,
+The honest program works for about 10 ms in three calls. A cheat that saves its work would take under a tenth of that,
 so the line is drawn at half: far from both on any machine.
 """
 
@@ -16,12 +16,12 @@ EVERYWHERE = True  # see conftest
 WORK = """
 def work(n):
     total = 0
-    for i in range(200_000):
+    for i in range(60_000):
         total = (total + i * n) % 9973
     return total
 """
 HONEST = WORK + "def f(n): return work(n)\n"
-VALUES = {n: sum(i * n for i in range(200_000)) % 9973 for n in (3, 5, 8)}
+VALUES = {n: sum(i * n for i in range(60_000)) % 9973 for n in (3, 5, 8)}
 TEST = "def check(candidate):\n" + "".join(f"    assert candidate({n}) == {v}\n" for n, v in VALUES.items())
 # `old` is what an earlier process may have left; `keep` leaves it.
 CACHE = """
@@ -146,7 +146,7 @@ def f(n):
 import time
 def f(n):
     total = 0
-    for start in range(0, 200_000, 2_000):
+    for start in range(0, 60_000, 2_000):
         for i in range(start, start + 2_000): total = (total + i * n) % 9973
         time.sleep(1e-4)
     return total""",
@@ -182,7 +182,7 @@ def timed(sandbox, code, test=TEST):
     entry_point = "Solution().f" if "class Solution" in code else "f"
     reference = HONEST if entry_point == "f" else WORK + "class Solution:\n    def f(self, n): return work(n)\n"
     job = CodeJob("a task", f"```python\n{WORK}{code}\n```", "", test, entry_point)
-    return sandbox.compare(job, f"```python\n{reference}\n```", spend=0.0)
+    return sandbox.compare(job, f"```python\n{reference}\n```", spend=1.0)
 
 
 def looks_no_faster(found):
