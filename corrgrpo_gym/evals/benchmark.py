@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..envs.chat import Message
-from .metrics import Column
+from .metrics import Column, Sample
 from .models.base import Reply
 
 
@@ -112,6 +112,10 @@ class Benchmark(ABC):
             NotScored: it cannot be scored now (a lost verdict); the sample is recorded so, and can be rescored.
             GymError: the data or the machine are at fault; the evaluation stops.
         """
+
+    def remarks(self, samples: Sequence[Sample]) -> Sequence[str]:
+        """What the samples showed to be known, besides `caveats`; a line each."""
+        return ()
 
     def status(self) -> str:
         """What takes long now, for the line of progress; nothing where nothing does."""

@@ -79,7 +79,7 @@ def summarise(folder: EvalFolder, benchmark: Benchmark, config: EvalConfig, ids:
         "tokens": {k: tokens[k] for k in ("prompt", "completion", "reasoning") if tokens[k]},
         "cost": cost(config, tokens["prompt"], tokens["completion"]),
         "notes": dict(sorted(notes.items())),
-        "caveats": list(benchmark.caveats),
+        "caveats": [*benchmark.caveats, *benchmark.remarks(samples)],
     }
 
 

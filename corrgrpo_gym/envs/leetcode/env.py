@@ -1,5 +1,6 @@
 """The LeetCode environment: one user message with a problem, one answer with a program, seven rewards."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,13 +11,16 @@ from ...errors import GymError, unknown
 from ..base import MultiRewardEnv
 from ..chat import Message
 from ..sandbox import Sandbox
-from .data import load_problems
+from .data import Loaded, load_problems
 from .judging import Judging, Limits
 from .noise import fenced, noisy_answers
 from .problem import Problem
 from .rewards import REWARD_NAMES, REWARD_WEIGHTS
 
 RECIPES = ("default", "paper")
+BROKEN = ("keep", "drop", "error")
+_NAMES = 20  # that an error lists
+_log = logging.getLogger(__name__)
 
 
 class LeetCodeEnv(MultiRewardEnv):
@@ -27,7 +31,7 @@ class LeetCodeEnv(MultiRewardEnv):
     the answer passed and the reference does).
 
     Where an answer passes but the reference doesn't (the data have such rows), efficiency is 0 for all
-    answers to that task, and a warning in the log names it.
+    answers to that task, and a warning in the log names it; `broken_references` finds such rows beforehand.
     """
 
     reward_names = REWARD_NAMES
@@ -49,6 +53,7 @@ class LeetCodeEnv(MultiRewardEnv):
         efficiency_resolution: float | None = None,
         cache_verdicts: int = 4096,
         warm_start_answers: int = 8,
+        broken_references: str = "keep",
     ) -> None:
         """Load a split.
 
@@ -71,9 +76,11 @@ class LeetCodeEnv(MultiRewardEnv):
                 busy machine a program's CPU time was seen to vary between 0.6 and 1.9 times its median.
             cache_verdicts: how many answers to remember, so that equal ones are judged once; 0 for none.
             warm_start_answers: how many imperfect answers `reference_answers` gives for an embedded problem.
+            broken_references: what becomes of rows whose reference fails its own tests: "keep"; "drop", or "error",
+                which judge every reference now (once on a machine) and leave such rows out, or refuse them.
 
         Raises:
-            GymError: bad options or data.
+            GymError: bad options or data; with "error", references that fail.
         """
         if isinstance(reward_weights, str):
             if reward_weights not in REWARD_WEIGHTS:
@@ -83,8 +90,9 @@ class LeetCodeEnv(MultiRewardEnv):
             raise GymError(f"leetcode: {unknown('recipe', recipe, RECIPES)}")
         if split not in self.splits:
             raise GymError(f"leetcode: {unknown('split', split, self.splits)}")
+        if broken_references not in BROKEN:
+            raise GymError(f"leetcode: {unknown('broken_references', broken_references, BROKEN)}")
         loaded = load_problems(data, split)
-        super().__init__(loaded.problems, split=split, reward_weights=reward_weights, data_note=loaded.note)
         if efficiency_resolution is None:
             efficiency_resolution = 1.0 if loaded.embedded else 0.0
         if not 0.0 <= efficiency_resolution <= 1.0:
@@ -100,6 +108,31 @@ class LeetCodeEnv(MultiRewardEnv):
         self._warm_start_answers = warm_start_answers
         self._judging = Judging(sandbox, workers, limits, efficiency_resolution, cache_verdicts)
         self._owner = True
+        problems, note = loaded.problems, loaded.note
+        if broken_references != "keep":
+            try:
+                problems, note = self._sound(loaded, split, refuse=broken_references == "error")
+            except BaseException:
+                self._judging.close()
+                raise
+        super().__init__(problems, split=split, reward_weights=reward_weights, data_note=note)
+
+    def _sound(self, loaded: Loaded, split: str, refuse: bool) -> tuple[list[Problem], str]:
+        """The problems whose references pass, and a note of the others."""
+        broken = self._judging.broken(loaded.problems)
+        sound = [problem for problem in loaded.problems if problem.task_id not in broken]
+        if not broken:
+            return sound, loaded.note
+        count = f"{len(broken)} of {len(loaded.problems)} references of the {split} split fail their own tests"
+        if refuse or not sound:
+            listed = "".join(f"\n- {name}: {why}" for name, why in islice(broken.items(), _NAMES))
+            more = f"\n- and {len(broken) - _NAMES} more" if len(broken) > _NAMES else ""
+            raise GymError(
+                f"leetcode: {count}:{listed}{more}\nRemove these rows, or give broken_references='drop', or 'keep' "
+                "(efficiency is 0 there)"
+            )
+        _log.warning("leetcode: %s and are left out: %s", count, ", ".join(broken))
+        return sound, f"{loaded.note}, {len(broken)} with broken references left out"
 
     def prompt(self, task: int) -> Sequence[Message]:
         """Return the problem's query as one user message."""

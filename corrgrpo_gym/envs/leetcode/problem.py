@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 _ENTRY_POINT = re.compile(r"(?:(?P<owner>[A-Za-z_]\w*)\(\)\.)?(?P<name>[A-Za-z_]\w*)")
-_CHECK = re.compile(r"^def check\(", re.MULTILINE)
+_CHECK = re.compile(r"^def check\(\s*(?P<candidate>[A-Za-z_]\w*)?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,14 @@ def _check_parts(problem: Problem) -> None:
             entry["owner"] and not re.search(rf"\bclass {entry['owner']}\b", code)
         ):
             raise ValueError(f"{field} doesn't define the entry_point {problem.entry_point!r}")
-    if _CHECK.search(problem.test) is None:
+    check = _CHECK.search(problem.test)
+    if check is None or not check["candidate"]:
         raise ValueError("test doesn't define check(candidate)")
     _check_compiles("prompt", problem.prelude)
     for field in ("test", "completion", "baseline"):
         _check_compiles(field, getattr(problem, field))
+    if not re.search(rf"\b{check['candidate']}\b", problem.test[check.end() :]):
+        raise ValueError("test is empty: it never calls its candidate")
 
 
 @lru_cache(maxsize=64)  # thousands of rows share a few preludes

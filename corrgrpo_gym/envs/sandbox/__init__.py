@@ -24,11 +24,13 @@ confine is data (`backends.gaps`), which `corrgrpo-gym doctor` shows and the tes
 """
 
 from .job import CodeJob, SandboxError, SandboxUnavailable, Verdict, VerdictLost
+from .lazy import LazySandbox
 from .pool import Sandbox, make_sandbox
 from .timing import Measured, Timing
 
 __all__ = [
     "CodeJob",
+    "LazySandbox",
     "Measured",
     "Sandbox",
     "SandboxError",

@@ -4,11 +4,10 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from threading import Lock
 from typing import Any
 
 from ...envs.once import Once
-from ...envs.sandbox import CodeJob, Sandbox, Verdict, make_sandbox
+from ...envs.sandbox import CodeJob, LazySandbox, Sandbox, Verdict
 from ...errors import GymError
 from ..benchmark import Benchmark, Score
 from ..metrics import Column, mean, pass_at
@@ -36,9 +35,7 @@ class CodeBenchmark(Benchmark):
     """
 
     def __init__(self, sandbox: str | Sandbox, workers: int | None) -> None:
-        self._given, self._workers = sandbox, workers
-        self._sandbox: Sandbox | None = None
-        self._lock = Lock()
+        self._sandbox = LazySandbox(sandbox, workers)
         self._seconds: Once[float] = Once(1 << 16)
 
     @property
@@ -48,11 +45,7 @@ class CodeBenchmark(Benchmark):
         Raises:
             GymError: the back end isn't there, or not usable on this machine.
         """
-        with self._lock:
-            if self._sandbox is None:
-                given = self._given
-                self._sandbox = make_sandbox(given, workers=self._workers) if isinstance(given, str) else given
-            return self._sandbox
+        return self._sandbox.get()
 
     def judge(self, job: CodeJob, reference: str | None = None, growth: float = 4.0) -> Verdict:
         """Take the verdict on a program.
@@ -65,10 +58,14 @@ class CodeBenchmark(Benchmark):
         """
         verdict = self.sandbox.judge(job)
         if verdict.status == "timeout" and reference is not None:
-            longer = growth * self._seconds.get(job.name, lambda: self._time(job, reference))
+            longer = growth * self.reference_seconds(job, reference)
             if longer > job.cpu_seconds:
                 verdict = self.sandbox.judge(_within(job, longer))
         return verdict
+
+    def reference_seconds(self, job: CodeJob, reference: str) -> float:
+        """Return the CPU seconds of a job's reference, judged once; 0 where it fails its own tests."""
+        return self._seconds.get(job.name, lambda: self._time(job, reference))
 
     def _time(self, job: CodeJob, reference: str) -> float:
         verdict = self.sandbox.judge(replace(_within(job, LONGEST), answer=reference))
@@ -79,10 +76,7 @@ class CodeBenchmark(Benchmark):
 
     def close(self) -> None:
         """Close the sandbox if it was made here."""
-        with self._lock:
-            sandbox, self._sandbox = self._sandbox, None
-        if sandbox is not None and isinstance(self._given, str):
-            sandbox.close()
+        self._sandbox.close()
 
 
 def _within(job: CodeJob, cpu_seconds: float) -> CodeJob:

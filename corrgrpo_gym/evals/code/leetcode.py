@@ -28,7 +28,7 @@ from ...envs.leetcode.problem import Problem
 from ...envs.sandbox import CodeJob, Sandbox, Timing
 from ..benchmark import Case, Score
 from ..data import digest_of
-from ..metrics import Column, mean, median
+from ..metrics import Column, Sample, mean, median
 from ..models.base import Reply
 from .base import (
     MEMORY_BYTES,
@@ -45,6 +45,7 @@ FOLDER = "leetcodedataset"  # in a directory of data sets
 ROUNDS = 8
 GROWTH = 3.0
 _SHOWN_SECONDS = 2.0
+_RAN_OTHERWISE = ("failed", "runtime_error", "timeout")  # where the data may be to blame
 FAULTY = {"word-ladder-ii": "the test has the order that the reference's hash seed gave"}
 
 
@@ -114,7 +115,11 @@ class LeetCode(CodeBenchmark):
         ]
 
     def score(self, case: Case, replies: Sequence[Reply]) -> Score:
-        """Judge the program: `executable`, `passed`, and of a right one `efficiency` and `speedup`."""
+        """Judge the program: `executable`, `passed`, and of a right one `efficiency` and `speedup`.
+
+        `reference_passes` says whether the row's reference does, where that was looked at: where the program fails, or is
+        timed.
+        """
         problem: Problem = case.row
         job = CodeJob(
             name=problem.task_id,
@@ -128,7 +133,10 @@ class LeetCode(CodeBenchmark):
         )
         reference = fenced(problem.baseline)
         verdict = self.judge(job, reference, GROWTH)
-        score = score_of(verdict, efficiency=None, speedup=None)
+        if verdict.status in _RAN_OTHERWISE:
+            sound = float(self.reference_seconds(job, reference) > 0)
+            return score_of(verdict, efficiency=None, speedup=None, reference_passes=sound)
+        score = score_of(verdict, efficiency=None, speedup=None, reference_passes=None)
         if not self._timing or verdict.status != "passed":
             return score
         # It may have passed within a longer limit than the usual one.
@@ -142,6 +150,16 @@ class LeetCode(CodeBenchmark):
             with self._timing_lock:
                 del self._timed[own]
 
+    def remarks(self, samples: Sequence[Sample]) -> Sequence[str]:
+        """Which references were seen to fail their own tests."""
+        broken = list(dict.fromkeys(s.case for s in samples if s.values.get("reference_passes") == 0))
+        if not broken:
+            return ()
+        return [
+            f"references that fail their own tests, so that a right answer may fail as well, and that no efficiency "
+            f"counts: {', '.join(broken)}"
+        ]
+
     def status(self) -> str:
         """Which program is being timed for longest."""
         with self._timing_lock:
@@ -154,7 +172,9 @@ def _timed(score: Score, timing: Timing) -> Score:
     facts = {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in asdict(timing).items()}
     values = dict(score.values)
     if timing.ratio:
-        values |= {"efficiency": timing.faster_share, "speedup": 1 / timing.ratio}
+        values |= {"efficiency": timing.faster_share, "speedup": 1 / timing.ratio, "reference_passes": 1.0}
+    elif timing.problem.startswith("the reference does not pass"):
+        values["reference_passes"] = 0.0
     return Score(values, {**score.detail, "timing": facts})
 
 

@@ -11,6 +11,7 @@ class ScriptedSandbox:
     """Gives each answer the verdict that a function says, and remembers the jobs."""
 
     backend = "scripted"
+    workers = 2
 
     def __init__(self, verdict, harness_seconds=0.0):
         self.verdict = verdict

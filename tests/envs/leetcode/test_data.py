@@ -91,6 +91,8 @@ def test_a_repeated_row_is_left_out_and_counted(tmp_path):
         ({"entry_point": "Other().addOne"}, "completion doesn't define the entry_point 'Other().addOne'"),
         ({"entry_point": "os.system('x')"}, "entry_point \"os.system('x')\" is neither"),
         ({"test": "assert True\n"}, "test doesn't define check(candidate)"),
+        ({"test": "def check():\n    pass\n"}, "test doesn't define check(candidate)"),
+        ({"test": "def check(candidate):\n    pass\n"}, "test is empty: it never calls its candidate"),
         ({"test": "def check(candidate):\n    assert (\n"}, "test doesn't compile"),
         ({"prompt": "import ,\n"}, "prompt doesn't compile"),
         ({"baseline": "class Solution:\n    pass\n"}, "baseline doesn't define the entry_point"),

@@ -112,6 +112,42 @@ def test_a_reference_that_fails_gives_no_efficiency_and_one_warning(caplog):
     assert caplog.text.count("the reference of 'stone-removal-game' fails its own tests (failed: assert 1 == 2)") == 1
 
 
+def second_is_broken(job):
+    if job.name == "find-the-k-th-character-in-string-game-i":
+        return Verdict("failed", detail="assert 1 == 2")
+    return Verdict("passed", cpu_seconds=1.0)
+
+
+def test_broken_references_are_errors_by_name_before_anything_starts():
+    with pytest.raises(GymError) as caught:
+        scripted(second_is_broken, broken_references="error")
+    text = str(caught.value)
+    assert "1 of 3 references of the test split fail their own tests" in text
+    assert "- find-the-k-th-character-in-string-game-i: failed: assert 1 == 2\n" in text
+    assert "broken_references='drop'" in text
+    env, box = scripted(lambda job: Verdict("passed", cpu_seconds=1.0), broken_references="error")
+    assert len(env.tasks) == 3
+
+
+def test_broken_references_are_left_out_on_request(caplog):
+    with pytest.raises(GymError, match="3 of 3 references"):
+        scripted(lambda job: Verdict("failed"), broken_references="drop")
+    env, _ = scripted(second_is_broken, broken_references="drop")
+    assert [problem.task_id for problem in env.tasks] == ["stone-removal-game", "smallest-number-with-all-set-bits"]
+    assert env.data_note.endswith("1 with broken references left out")
+    assert "left out: find-the-k-th-character-in-string-game-i" in caplog.text
+    with pytest.raises(GymError, match="Did you mean 'drop'"):
+        scripted(broken_references="dropp")
+
+
+def test_a_row_whose_test_is_broken_has_a_broken_reference():
+    def verdict(job):
+        raise SandboxError(f"task {job.name!r}: the data row is broken: its prelude raised NameError")
+
+    with pytest.raises(GymError, match="- stone-removal-game: the data row is broken: its prelude raised NameError"):
+        scripted(verdict, broken_references="error")
+
+
 def test_a_slow_reference_raises_the_limit_of_answers_that_run_out_of_time():
     def verdict(job):
         if "class Solution" in job.answer:
@@ -209,7 +245,7 @@ def test_the_sandbox_is_made_at_first_use_and_closed_by_its_owner_only(monkeypat
         made.append(ScriptedSandbox(lambda job: Verdict("failed")))
         return made[-1]
 
-    monkeypatch.setattr("corrgrpo_gym.envs.leetcode.judging.make_sandbox", make)
+    monkeypatch.setattr("corrgrpo_gym.envs.sandbox.lazy.make_sandbox", make)
     env = LeetCodeEnv("test", DATA, workers=3)
     clones = [env.clone() for _ in range(4)]
     assert not made

@@ -316,6 +316,30 @@ def test_a_missing_engine_says_how_to_get_one(monkeypatch, tmp_path):
         make_sandbox("docker", workers=1)
 
 
+@pytest.mark.parametrize("host", ["tcp://10.1.2.3:2375", "ssh://me@there", "https://there:2376"])
+def test_an_engine_elsewhere_is_refused_at_once(monkeypatch, host):
+    monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(SandboxUnavailable, match="an engine on another machine.*Unset DOCKER_HOST"):
+        make_sandbox("docker", workers=1)
+
+
+def test_an_engine_at_an_address_of_this_machine_is_asked(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    with pytest.raises(SandboxUnavailable, match="Connection refused"):
+        make_sandbox("docker", workers=1)
+
+
+def test_folders_of_killed_owners_are_swept(engine, monkeypatch, tmp_path):
+    monkeypatch.setattr(backend.tempfile, "tempdir", str(tmp_path))
+    boot, namespace, pid, start = owner.mine().split(".")
+    dead = f"{boot}.{namespace}.{pid}.{int(start) - 1}"
+    gone, mine, other = (tmp_path / f"{backend._FOLDER}{name}-abc" for name in (dead, owner.mine(), "who knows"))
+    for folder in (gone, mine, other):
+        (folder / "channel").mkdir(parents=True)
+    with make_sandbox("docker", workers=1):
+        assert {folder.exists() for folder in (mine, other)} == {True} and not gone.exists()
+
+
 def test_a_missing_package_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "docker", None)
     with pytest.raises(SandboxUnavailable, match=r"pip install 'corrgrpo-gym\[docker\]'"):

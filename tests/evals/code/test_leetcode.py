@@ -73,7 +73,8 @@ def test_references_pass_and_broken_ones_do_not(make):
 def test_right_programs_are_timed_against_the_reference(make):
     benchmark = make()
     score = scored(benchmark, benchmark.cases[0], benchmark.cases[0].reference)
-    assert score.values == {"passed": 1.0, "executable": 1.0, "efficiency": 0.75, "speedup": 2.0}
+    figures = {"efficiency": 0.75, "speedup": 2.0, "reference_passes": 1.0}
+    assert score.values == {"passed": 1.0, "executable": 1.0, **figures}
     assert score.detail["timing"]["low"] == 0.4 and score.detail["timing"]["high"] is None
     assert benchmark.sandbox.compared == [("add-one", benchmark.cases[0].reference, benchmark.cases[0].reference)]
     untimed = make(timing=False)
@@ -103,7 +104,29 @@ def test_executable_is_running_to_a_verdict(make):
 def test_hostile_answers_earn_nothing(make, name):
     benchmark = make()
     expected = {"passed": 0.0, "executable": 0.0, "efficiency": None, "speedup": None}
-    assert scored(benchmark, benchmark.cases[0], HOSTILE[name]).values == expected
+    values = dict(scored(benchmark, benchmark.cases[0], HOSTILE[name]).values)
+    assert values.pop("reference_passes") in (None, 1.0)
+    assert values == expected
+
+
+def test_broken_references_are_named_in_the_report(make):
+    """Also where the program passes, and those of an earlier session, which only its samples tell of."""
+    benchmark = make()
+    values = [
+        scored(benchmark, case, f"class Solution:\n    def {name}(self, n): {body}").values
+        for case, name, body in (
+            (benchmark.cases[0], "addOne", "return n"),
+            (benchmark.cases[3], "f", "return 0"),
+            (benchmark.cases[3], "f", "return 1"),
+            (benchmark.cases[3], "f", "return ("),
+        )
+    ]
+    assert [v["reference_passes"] for v in values] == [1.0, 0.0, 0.0, None]
+    assert values[2]["passed"] == 1.0 and values[2]["efficiency"] is None
+    samples = [Sample(name, name, "", v) for name, v in zip(("add-one", *["broken-reference"] * 3), values, strict=True)]
+    (remark,) = make().remarks(samples)
+    assert remark.startswith("references that fail their own tests") and remark.endswith(": broken-reference")
+    assert not benchmark.remarks(samples[:1])
 
 
 def test_slow_references_give_more_time(make):

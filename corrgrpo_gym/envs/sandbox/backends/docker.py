@@ -18,6 +18,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from .. import runtime, wire
 from ..jail.keeper import SOCKET, TOKEN
@@ -32,6 +33,8 @@ from .profile import profile
 _OWNER = f"{images.LABEL}.owner"
 _NAME = "sandbox 'docker'"
 _NOBODY = 65534
+_FOLDER = "corrgrpo-gym-sandbox-"
+_HERE = ("localhost", "127.0.0.1", "::1")
 _CONNECT_SECONDS = 60.0
 _API_SECONDS = 60
 _HELLO_BYTES = 4096
@@ -89,6 +92,7 @@ class Docker(Backend):
             raise SandboxUnavailable(
                 f"{_NAME}: the package docker is not installed: pip install 'corrgrpo-gym[docker]'"
             ) from None
+        _check_here(os.environ.get("DOCKER_HOST", ""))
         client = docker.from_env(timeout=_API_SECONDS)
         try:
             options = client.info()["SecurityOptions"] or []
@@ -97,6 +101,7 @@ class Docker(Backend):
             # Engines that map users know few of them.
             self._own_users = not any("rootless" in option or "userns" in option for option in options)
             _sweep(client)
+            _sweep_folders()
             self._image = images.ensure(client, self._given)
         except BaseException:
             client.close()
@@ -104,7 +109,7 @@ class Docker(Backend):
         self._client = client
 
     def _start(self, uid: int) -> Place:
-        folder = tempfile.mkdtemp(prefix="corrgrpo-gym-sandbox-")
+        folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{owner.mine()}-")
         token = secrets.token_hex(16)
         container = None
         try:
@@ -294,6 +299,34 @@ def _sweep(client: Any) -> None:
             continue
         if gone:
             _remove(container)
+
+
+def _sweep_folders() -> None:
+    """Remove sockets' folders whose owners were killed while a container started."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        try:
+            mine = folder.lstat().st_uid == os.geteuid()
+            gone = mine and owner.is_gone(folder.name.removeprefix(_FOLDER).rpartition("-")[0])
+        except (OSError, ValueError):
+            continue
+        if gone:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_here(host: str) -> None:
+    """See that the engine's address is one of this machine.
+
+    Raises:
+        SandboxUnavailable: it is another's, whose containers could not reach the judge.
+    """
+    address = urlsplit(host)
+    if address.scheme in ("", "unix") or (address.scheme in ("tcp", "http", "https") and address.hostname in _HERE):
+        return
+    raise SandboxUnavailable(
+        f"{_NAME}: DOCKER_HOST is {host!r}, an engine on another machine. Containers must share this machine's kernel: "
+        "the judge passes sockets into them and reads their processes' CPU clocks. Unset DOCKER_HOST for the engine "
+        "here (unix:///var/run/docker.sock), or run corrgrpo-gym on that machine"
+    )
 
 
 def _explain(error: Exception) -> str:
