@@ -134,13 +134,14 @@ class Sandbox:
         """Time an answer against another to the same task; waits for a free worker.
 
         Both are judged first; then the calls that the test made are repeated, in rounds of one or more fresh processes
-        for each (see `timing`). Takes about a second for programs of up to 10 ms, and at least 8 runs of each.
+        for each (see `timing`). Takes about a second for programs of up to 10 ms, and eight runs or more of
+        each, but for those of many seconds.
 
         Args:
             job: the answer with its tests.
             reference: the other answer, the unit.
             reference_cpu_seconds: its limit for one run; default: 60, or the job's where that is more.
-            spend: CPU seconds after which a ranking that is close is left undecided, but not before 8 rounds.
+            spend: CPU seconds after which a ranking is left undecided, but not before 3 rounds.
 
         Returns:
             The timing; with a `problem` and no figures where a side does not pass or answers otherwise when it runs

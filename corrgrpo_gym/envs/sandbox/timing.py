@@ -33,6 +33,7 @@ Ranking = Literal["faster", "slower", "undecided"]
 METHOD = 3  # to be raised with every change of what is timed, so that kept times are taken anew
 SHARE_ROUNDS = 8  # the rounds of the paper's efficiency
 LOOKS = (8, 15, 25, 40, 60)
+_FEWEST = 3  # rounds, of programs that run for many seconds
 _ERROR = 0.01  # of one look
 # Programs of equal work differ by the layout of their memory: differences up to this share and this much are no claim.
 _SAME = 0.02
@@ -61,10 +62,11 @@ class Timing:
             more than a fiftieth and 20 microseconds; else ``undecided``.
         rounds: pairs that were timed; 0 where nothing was.
         runs: runs of each side in a round.
-        faster_share: share of the first eight rounds in which the program was faster than the reference.
+        faster_share: share of the first eight rounds (of all, where they are fewer) in which the program was faster than
+            the reference.
         ratio: the median of the rounds' ratios, program / reference; under 1 is faster.
-        low: lower end of the ratio's interval, of at least 99 %.
-        high: its upper end.
+        low: lower end of the ratio's interval, of at least 99 %; 0 of fewer than eight rounds.
+        high: its upper end; infinite of fewer than eight rounds.
         candidate_seconds: the program's time, the median of rounds.
         reference_seconds: the reference's.
         harness_seconds: what was taken off both.
@@ -128,7 +130,7 @@ def compare(run: Callable[[Side], float], spend: float, judged: tuple[float, flo
 
     Args:
         run: runs one side in a fresh process; returns its CPU seconds. ``harness`` is the program that does nothing.
-        spend: CPU seconds after which the rounds from the ninth on are not worth more.
+        spend: CPU seconds after which more rounds than three are not worth it. Fewer than eight claim no order.
         judged: CPU seconds that the candidate and the reference took when they were judged; where that was long, it
             warmed the machine up.
     """
@@ -153,10 +155,11 @@ def compare(run: Callable[[Side], float], spend: float, judged: tuple[float, flo
             turns += 1
         rounds.append((faster_half(taken["candidate"]), faster_half(taken["reference"])))
         spent += sum(map(sum, taken.values()))
-        if len(rounds) in LOOKS:
+        last = spent > spend and len(rounds) >= _FEWEST
+        if last or len(rounds) in LOOKS:
             timing = conclude(rounds, faster_half(harness), runs)
             enough = len(rounds) == LOOKS[-1] or (len(rounds) >= LOOKS[1] and _alike(timing))
-            if timing.ranking != "undecided" or enough or spent > spend:
+            if timing.ranking != "undecided" or enough or last:
                 return timing
 
 

@@ -26,6 +26,7 @@ from ...envs.leetcode.data import load_problems
 from ...envs.leetcode.noise import fenced
 from ...envs.leetcode.problem import Problem
 from ...envs.sandbox import CodeJob, Sandbox, Timing
+from ...errors import GymError
 from ..benchmark import Case, Score
 from ..data import digest_of
 from ..metrics import Column, Sample, mean, median
@@ -60,6 +61,7 @@ class LeetCode(CodeBenchmark):
         data: str | Path | None = None,
         *,
         timing: bool = True,
+        timing_seconds: float = 60.0,
         k: int | str | Sequence[int] = 1,
         cpu_seconds: float | None = None,
         sandbox: str | Sandbox = "bubblewrap",
@@ -70,6 +72,7 @@ class LeetCode(CodeBenchmark):
         Args:
             data: None, "auto" or "hub" (its cache, then the hub), "embedded" (the package's own problems), or a path.
             timing: time right programs against the reference, for efficiency and speedup.
+            timing_seconds: CPU time for one program's timing, after which three rounds are enough.
             k: of pass@k, as in "1,5,10".
             cpu_seconds: CPU limit of one program; default 15, for embedded problems 0.5; 3 times the reference's, if
                 that is more.
@@ -80,11 +83,13 @@ class LeetCode(CodeBenchmark):
             GymError: bad options or data.
         """
         super().__init__(sandbox, workers)
+        if not timing_seconds > 0:
+            raise GymError(f"leetcode: timing_seconds is {timing_seconds}; it must be a positive number")
         data = "hub" if data in (None, "auto") else data
         inside = Path(str(data)).expanduser() / FOLDER
         loaded = load_problems(inside if inside.is_dir() else data, "test")
         self.note = loaded.note
-        self._timing = timing
+        self._timing, self._timing_seconds = timing, float(timing_seconds)
         self._timed: dict[object, tuple[str, float]] = {}  # cases, and since when
         self._timing_lock = Lock()
         self._cpu_seconds = float(cpu_seconds or (0.5 if loaded.embedded else 15.0))
@@ -92,6 +97,7 @@ class LeetCode(CodeBenchmark):
         self.settings = {
             "data": digest_of([(p.task_id, p.query, p.prelude, p.test, p.baseline) for p in loaded.problems]),
             "timing": timing,
+            "timing_seconds": self._timing_seconds,
             "cpu_seconds": self._cpu_seconds,
         }
         several = [p.task_id for p in loaded.problems if several_answers(p.query)]
@@ -110,6 +116,10 @@ class LeetCode(CodeBenchmark):
             self.paper = {name: f"leetcode_{name}" for name in ("efficiency", "executable", "pass@1")}
         self.caveats = [
             "limits and timings are CPU time; the paper's are wall-clock time",
+            *(
+                [f"programs that take over {timing_seconds / 2 / ROUNDS:.3g} s have fewer than {ROUNDS} rounds"]
+                * timing
+            ),
             *(f"{name}: {why}" for name, why in FAULTY.items() if name in faulty),
             *([f"statements that admit several answers, one accepted: {', '.join(several)}"] if several else []),
         ]
@@ -117,8 +127,8 @@ class LeetCode(CodeBenchmark):
     def score(self, case: Case, replies: Sequence[Reply]) -> Score:
         """Judge the program: `executable`, `passed`, and of a right one `efficiency` and `speedup`.
 
-        `reference_passes` says whether the row's reference does, where that was looked at: where the program fails, or is
-        timed.
+        `reference_passes` says whether the row's reference does, where that was looked at: where the program fails or
+        is timed.
         """
         problem: Problem = case.row
         job = CodeJob(
@@ -145,7 +155,7 @@ class LeetCode(CodeBenchmark):
         with self._timing_lock:
             self._timed[own] = case.id, time.monotonic()
         try:
-            return _timed(score, self.sandbox.compare(job, reference))
+            return _timed(score, self.sandbox.compare(job, reference, spend=self._timing_seconds))
         finally:
             with self._timing_lock:
                 del self._timed[own]

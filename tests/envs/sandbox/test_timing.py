@@ -111,14 +111,18 @@ def test_the_longer_side_bounds_a_round():
 
 
 def test_rounds_go_on_while_it_is_close_and_while_it_is_worth_it():
-    assert compare(lambda side: {"candidate": 1.2, "reference": 1.0, "harness": 0.0}[side], 0.0).rounds == 8
+    few = compare(lambda side: {"candidate": 1.2, "reference": 1.0, "harness": 0.0}[side], 0.0)
+    assert (few.rounds, few.ranking, few.low, few.high) == (3, "undecided", 0.0, math.inf)
+    assert few.ratio == pytest.approx(1.2) and few.faster_share == 0.0
+    assert compare(lambda side: {"candidate": 1.2, "reference": 1.0, "harness": 0.0}[side], 30.0).rounds == 8
 
     def close():
         chance = random.Random(1)
         return lambda side: 0.0 if side == "harness" else 0.1 * math.exp(chance.gauss(0, 0.2))
 
     assert compare(close(), 1e9).rounds == timing.LOOKS[-1]
-    assert compare(close(), 0.0).rounds == 8
+    assert compare(close(), 0.0).rounds == 3
+    assert compare(close(), 2.0).rounds in range(8, 12)
     assert compare(lambda side: 0.0 if side == "harness" else 0.1, 1e9).rounds == 15
 
 

@@ -38,7 +38,7 @@ class Timed:
     def judge(self, job):
         return self.sandbox.judge(job)
 
-    def compare(self, job, reference):
+    def compare(self, job, reference, spend):
         self.compared.append((job.name, job.answer, reference))
         if job.name == "broken-reference":
             return Timing(problem="the reference does not pass")
@@ -123,7 +123,9 @@ def test_broken_references_are_named_in_the_report(make):
     ]
     assert [v["reference_passes"] for v in values] == [1.0, 0.0, 0.0, None]
     assert values[2]["passed"] == 1.0 and values[2]["efficiency"] is None
-    samples = [Sample(name, name, "", v) for name, v in zip(("add-one", *["broken-reference"] * 3), values, strict=True)]
+    samples = [
+        Sample(name, name, "", v) for name, v in zip(("add-one", *["broken-reference"] * 3), values, strict=True)
+    ]
     (remark,) = make().remarks(samples)
     assert remark.startswith("references that fail their own tests") and remark.endswith(": broken-reference")
     assert not benchmark.remarks(samples[:1])
