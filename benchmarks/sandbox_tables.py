@@ -145,7 +145,7 @@ def main() -> None:
     for line in forged(backends):
         print(line, flush=True)
     print("\n## Cheats on the clock\n\nCPU time of the cheat / that of the honest program, median of paired rounds; "
-          "one that saved its work would be under 0.1. Words: it was not timed, so there is no efficiency.\n")  # fmt: skip
+          "one that saved its work would be under 0.1. Words: it was not timed, and has no efficiency.\n")  # fmt: skip
     for line in stopped(backends):
         print(line, flush=True)
 

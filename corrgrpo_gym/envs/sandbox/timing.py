@@ -62,8 +62,8 @@ class Timing:
             more than a fiftieth and 20 microseconds; else ``undecided``.
         rounds: pairs that were timed; 0 where nothing was.
         runs: runs of each side in a round.
-        faster_share: share of the first eight rounds (of all, where they are fewer) in which the program was faster than
-            the reference.
+        faster_share: share of the first eight rounds (of all, where they are fewer) in which the program was the faster
+            one.
         ratio: the median of the rounds' ratios, program / reference; under 1 is faster.
         low: lower end of the ratio's interval, of at least 99 %; 0 of fewer than eight rounds.
         high: its upper end; infinite of fewer than eight rounds.
