@@ -122,3 +122,19 @@ def test_figures_for_people():
     names = [f"case-{i}" for i in range(40)]
     assert screen.named(names, 40).endswith("case-11, and 28 more in summary.json")
     assert screen.named(names[:3], 3) == "case-0, case-1, case-2"
+
+
+def test_the_time_left_grows_while_a_sample_takes_long(tmp_path, monkeypatch):
+    bench = made(tmp_path, monkeypatch)
+    now = [0.0]
+    monkeypatch.setattr(screen.time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    shown = screen.EvalScreen(bench, resolve({"env": toys.ENV, "model": "reference"}), Console(file=out, width=100))
+    shown.status = lambda: "timing a-case"
+    shown.begin(6, 0, {})
+    for now[0] in (1.0, 2.0, 3.0):
+        shown.scored(Sample("a", "a", "", {"correct": 1.0}))
+    for now[0] in (40.0, 80.0):
+        shown.tick()
+    lines = [line for line in out.getvalue().splitlines() if "3/6" in line]
+    assert len(lines) == 2 and "40 s left" in lines[0] and "80 s left" in lines[1] and "timing a-case" in lines[1]

@@ -1,10 +1,14 @@
 # ruff: noqa: E501 - programs in texts
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from corrgrpo_gym.envs import hub
 from corrgrpo_gym.envs.sandbox import Timing
 from corrgrpo_gym.errors import GymError
+from corrgrpo_gym.evals.code import leetcode
 from corrgrpo_gym.evals.code.leetcode import LeetCode
 from corrgrpo_gym.evals.metrics import Sample
 
@@ -176,3 +180,30 @@ def test_timings_of_the_sandbox(make, sandbox):
         f"class Solution:\n    def f(self, n):\n        for i in range(20): self.g(n)\n        return self.g(n)\n    def g(self, n):\n        {slow}",
     )
     assert slower.values["efficiency"] == 0.0 and slower.values["speedup"] < 0.5
+
+
+def test_the_line_of_progress_says_what_is_timed_for_long(make, sandbox, monkeypatch):
+    begun, end = threading.Event(), threading.Event()
+
+    class Slow(Timed):
+        def compare(self, job, reference, spend):
+            begun.set()
+            assert end.wait(60)
+            return super().compare(job, reference, spend)
+
+    benchmark = make(sandbox=Slow(sandbox))
+    case = benchmark.cases[0]
+    with ThreadPoolExecutor(1) as pool:
+        scoring = pool.submit(scored, benchmark, case, case.reference)
+        assert begun.wait(60) and benchmark.status() == ""
+        monkeypatch.setattr(leetcode, "_SHOWN_SECONDS", 0.0)
+        assert benchmark.status().startswith("timing add-one for ")
+        end.set()
+        assert scoring.result().values["passed"] == 1
+    assert benchmark.status() == ""
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_time_for_timing_is_checked(make, seconds):
+    with pytest.raises(GymError, match="timing_seconds is .*; it must be a positive number"):
+        make(timing_seconds=seconds)
