@@ -224,6 +224,8 @@ class _Reading:
     def _completed(self, block: _Block, earlier: list[_Block]) -> str:
         """Return the block's code with what it needs from earlier ones in front."""
         assert block.tree is not None
+        if not earlier:
+            return block.code
         missing = _missing(block.tree)
         parts = [block.code]
         for other in reversed(earlier):
