@@ -16,7 +16,7 @@ from ..sandbox import CodeJob, LazySandbox, Measured, Sandbox, SandboxError, Ver
 from .ast_shape import Shape, shape_of
 from .noise import fenced
 from .problem import Problem
-from .reference_times import keep_time, kept_time
+from .reference_times import is_known_sound, keep_sound, keep_time, kept_time
 from .rewards import rewards
 
 _log = logging.getLogger(__name__)
@@ -109,22 +109,27 @@ class Judging:
         return self._times.get(problem.task_id, lambda: self._time(problem))
 
     def broken(self, problems: Sequence[Problem]) -> dict[str, str]:
-        """Judge the baselines of problems that have none of this machine's times yet; tell which fail, and why.
+        """Judge the baselines of problems, each once on a machine; tell which fail, and why.
 
         Takes a few milliseconds of most rows, and shows how far it is where standard error is a terminal.
         """
         found: dict[str, str] = {}
+        backend = self.sandbox.backend
 
         def check(problem: Problem) -> None:
+            if is_known_sound(problem, backend):
+                return
             try:
-                measured = self._measure(problem)
+                verdict = self.sandbox.judge(self._reference_job(problem))
             except VerdictLost:
                 raise
             except SandboxError as error:
                 found[problem.task_id] = str(error).removeprefix(f"task {problem.task_id!r}: ")
+                return
+            if verdict.status == "passed":
+                keep_sound(problem, backend)
             else:
-                if measured.problem:
-                    found[problem.task_id] = measured.problem
+                found[problem.task_id] = f"{verdict.status}: {verdict.detail}"
 
         console = Console(stderr=True)
         with ThreadPoolExecutor(self.sandbox.workers, "leetcode reference") as pool:
@@ -168,11 +173,14 @@ class Judging:
         backend = self.sandbox.backend
         measured = kept_time(problem, backend)
         if measured is None:
-            job = self._job(problem, fenced(problem.baseline), max(_REFERENCE_CPU, self._limits.cpu_seconds))
-            measured = self.sandbox.measure(job, _RUNS if self._resolution < _COARSE else _FEW_RUNS)
+            runs = _RUNS if self._resolution < _COARSE else _FEW_RUNS
+            measured = self.sandbox.measure(self._reference_job(problem), runs)
             if not measured.problem:
                 keep_time(problem, backend, measured)
         return measured
+
+    def _reference_job(self, problem: Problem) -> CodeJob:
+        return self._job(problem, fenced(problem.baseline), max(_REFERENCE_CPU, self._limits.cpu_seconds))
 
     def _run(self, problem: Problem, answer: str, cpu_seconds: float) -> Verdict:
         return self.sandbox.judge(self._job(problem, answer, cpu_seconds))

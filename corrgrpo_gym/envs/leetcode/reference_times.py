@@ -14,7 +14,7 @@ from ..sandbox import Measured
 from ..sandbox.machine import fingerprint
 from .problem import Problem
 
-_FOLDER = "reference-times"
+_FOLDER, _SOUND_FOLDER = "reference-times", "sound-references"
 _LONGEST = 1e6
 
 
@@ -34,11 +34,22 @@ def keep_time(problem: Problem, backend: str, measured: Measured) -> None:
     keep(_path(problem, backend), {**facts, "machine": fingerprint(backend)})
 
 
-def _path(problem: Problem, backend: str) -> Path:
+def is_known_sound(problem: Problem, backend: str) -> bool:
+    """Whether a problem's baseline was seen to pass its tests on this machine."""
+    kept = read_kept(_path(problem, backend, _SOUND_FOLDER))
+    return kept.get("sound") is True or kept_time(problem, backend) is not None
+
+
+def keep_sound(problem: Problem, backend: str) -> None:
+    """Keep that it passes."""
+    keep(_path(problem, backend, _SOUND_FOLDER), {"task_id": problem.task_id, "sound": True})
+
+
+def _path(problem: Problem, backend: str, folder: str = _FOLDER) -> Path:
     parts = [fingerprint(backend), problem.prelude, problem.baseline, problem.test, problem.entry_point]
     text = json.dumps(parts, sort_keys=True)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return cache_folder() / _FOLDER / digest[:2] / f"{digest[2:]}.json"
+    return cache_folder() / folder / digest[:2] / f"{digest[2:]}.json"
 
 
 def _is_time(value: object) -> bool:

@@ -126,7 +126,9 @@ def test_broken_references_are_errors_by_name_before_anything_starts():
     assert "- find-the-k-th-character-in-string-game-i: failed: assert 1 == 2\n" in text
     assert "broken_references='drop'" in text
     env, box = scripted(lambda job: Verdict("passed", cpu_seconds=1.0), broken_references="error")
-    assert len(env.tasks) == 3
+    assert len(env.tasks) == 3 and [job.name for job in box.jobs] == ["find-the-k-th-character-in-string-game-i"]
+    _, box = scripted(second_is_broken, broken_references="error")
+    assert not box.jobs and not box.measured  # all known
 
 
 def test_broken_references_are_left_out_on_request(caplog):
