@@ -25,11 +25,17 @@ from corrgrpo_gym.envs.sandbox.backends import image, owner
 from .other_user import ROOT
 
 RIGHT = CodeJob("a task", "def f(n): return n + 1", "", "def check(c):\n    assert c(1) == 2", "f")
+MEMORY = 3 << 30
 SLOW = CodeJob("slow", "def f(n):\n    while 1: pass", "", "def check(c):\n    c(1)", "f", cpu_seconds=30)
 
 
 def containers(engine, label=f"{image.LABEL}=worker"):
     return engine.containers.list(all=True, filters={"label": label}, ignore_removed=True)
+
+
+def own(engine):
+    """Those of the fixture `one`, by its memory: the conformance tests' may be there as well."""
+    return [c for c in containers(engine) if c.attrs["HostConfig"]["Memory"] == MEMORY]
 
 
 def until(condition, seconds=30.0):
@@ -41,16 +47,16 @@ def until(condition, seconds=30.0):
 
 @pytest.fixture(scope="module")
 def one(engine):
-    with make_sandbox("docker", workers=1, memory_bytes=3 << 30, cpus=1.5) as sandbox:
+    with make_sandbox("docker", workers=1, memory_bytes=MEMORY, cpus=1.5) as sandbox:
         yield sandbox
 
 
 def test_the_container_is_hardened(engine, one):
-    (container,) = containers(engine)
+    (container,) = own(engine)
     host, config = container.attrs["HostConfig"], container.attrs["Config"]
     assert host["NetworkMode"] == "none"
     assert host["ReadonlyRootfs"] is True
-    assert host["Memory"] == host["MemorySwap"] == 3 << 30
+    assert host["Memory"] == host["MemorySwap"] == MEMORY
     assert host["NanoCpus"] == 1_500_000_000
     assert 64 <= host["PidsLimit"] <= 128
     assert host["CapDrop"] == ["ALL"]
@@ -107,7 +113,7 @@ print("mem", sum(os.access(f"/proc/{p}/mem", os.R_OK) for p in os.listdir("/proc
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86_64")
 def test_the_containers_own_list_of_system_calls_holds(engine, one):
-    (container,) = containers(engine)
+    (container,) = own(engine)
     python = container.attrs["Config"]["Entrypoint"][0]
     code, output = container.exec_run([python, "-I", "-c", PROBE])
     lines = dict(line.split(maxsplit=1) for line in output.decode().splitlines())
@@ -148,15 +154,15 @@ def test_the_image_is_made_once(engine):
 
 
 def test_a_killed_container_is_replaced_and_its_job_judged(engine, one):
-    (container,) = containers(engine)
+    (container,) = own(engine)
     container.kill()
     assert one.judge(RIGHT).status == "passed"
-    assert [c.id for c in containers(engine)] != [container.id]
+    assert [c.id for c in own(engine)] != [container.id]
 
 
 def test_a_container_that_is_killed_during_a_job_is_retried(engine, one):
     assert one.judge(RIGHT).status == "passed"
-    (container,) = containers(engine)
+    (container,) = own(engine)
     with ThreadPoolExecutor(1) as pool:
         job = CodeJob("slow", SLOW.answer, "", SLOW.test, "f", cpu_seconds=1.0)
         verdict = pool.submit(one.judge, job)
@@ -167,7 +173,7 @@ def test_a_container_that_is_killed_during_a_job_is_retried(engine, one):
 
 def test_a_reader_that_is_killed_is_replaced_in_the_same_container(engine, one):
     assert one.judge(RIGHT).status == "passed"
-    (container,) = containers(engine)
+    (container,) = own(engine)
 
     def readers():
         top = container.top(ps_args="-o pid")
@@ -177,7 +183,7 @@ def test_a_reader_that_is_killed_is_replaced_in_the_same_container(engine, one):
     (reader,) = before = readers()
     os.kill(reader, signal.SIGKILL)
     assert one.judge(RIGHT).status == "passed"
-    assert [c.id for c in containers(engine)] == [container.id]
+    assert [c.id for c in own(engine)] == [container.id]
     assert len(readers()) == 1
     assert readers() != before
 
@@ -218,7 +224,7 @@ def test_containers_end_and_go_with_the_trainer(engine, then, busy):
 
 def test_a_container_that_was_never_started_is_removed_by_the_next_start(engine, one):
     assert one.judge(RIGHT).status == "passed"
-    (container,) = containers(engine)
+    (container,) = own(engine)
     dead = ".".join([*owner.mine().split(".")[:3], "1"])
     left = engine.containers.create(container.image.id, ["x"], labels={image.LABEL: "worker", backend._OWNER: dead})
     with make_sandbox("docker", workers=1):
@@ -229,7 +235,7 @@ def test_a_container_that_was_never_started_is_removed_by_the_next_start(engine,
 def test_containers_of_owners_that_live_stay(engine, one):
     """And those whose owner cannot be told."""
     assert one.judge(RIGHT).status == "passed"
-    (container,) = containers(engine)
+    (container,) = own(engine)
     other = engine.containers.create(container.image.id, labels={image.LABEL: "worker", backend._OWNER: "who knows"})
     try:
         with make_sandbox("docker", workers=1):
@@ -249,7 +255,7 @@ def test_owners_are_told_from_later_processes_of_the_same_id():
 
 def test_a_users_own_image(engine, one):
     """One with a python3 on its path and a package that programs may then import."""
-    (container,) = containers(engine)
+    (container,) = own(engine)
     python = container.attrs["Config"]["Entrypoint"][0]
     base = engine.containers.create(container.image.id, ["none"])
     try:
