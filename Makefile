@@ -1,4 +1,4 @@
-# `make train` runs the main job on the embedded default; `make test` runs all tests. Both set up .venv first.
+# `make train` runs the main job on the embedded default; `make test` runs all tests. Both set up what they need first.
 PYTHON ?= python3
 ENV ?= leetcode
 ALGO ?= corrgrpo
@@ -11,7 +11,7 @@ BIN := .venv/bin
 train: .venv/installed
 	$(BIN)/corrgrpo-gym train --env $(ENV) --algo $(ALGO) $(ARGS)
 
-test: .venv/installed-dev
+test: .venv/installed-dev .venv-vllm/installed
 	sh scripts/test.sh $(ARGS)
 
 # The long tables: every ground truth of AgentDojo, some minutes.
@@ -32,5 +32,9 @@ bench: .venv/installed-dev
 	PYTHON="$(PYTHON)" sh scripts/setup.sh train,gguf,hub,docker,agentdojo,tensorboard,plot,dev
 	touch $@ .venv/installed
 
+.venv-vllm/installed: pyproject.toml constraints.txt scripts/setup_vllm.sh
+	PYTHON="$(PYTHON)" sh scripts/setup_vllm.sh
+	touch $@
+
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv .venv-vllm build dist

@@ -1,7 +1,11 @@
 import os
+from importlib.util import find_spec
 
 import pytest
 import torch
+
+# These run in .venv-vllm, by scripts/test.sh.
+collect_ignore = [] if find_spec("vllm") else ["vllm"]
 
 # Before anything loads a tokenizer: some tests fork.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
