@@ -31,8 +31,8 @@ from corrgrpo_gym.learners.update import Updater
 SIZES = {
     "cuda": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
              "num_key_value_heads": 2, "vocab_size": 151936},
-    "cpu": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-            "num_key_value_heads": 2, "vocab_size": 2048},
+    "cpu": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "vocab_size": 2048},
 }  # fmt: skip
 WORK = {
     "cuda": {"prompts": 32, "samples": 8, "prompt": 512, "answer": 256, "micro_batch_tokens": 16384, "copy": 2**31},
@@ -266,10 +266,62 @@ def main():
 
 
 def vllm_part(check):
-    """Equality of the engine with the learner after an update, and memory after sleep; needs vLLM."""
+    """The engine against the learner before and after an update, its speed, and what sleep gives back; needs vLLM."""
     if find_spec("vllm") is None:
         return "not run: vLLM is not installed"
-    return "not run"
+    out = {dtype: vllm_figures(check, dtype) for dtype in ("float32", "bfloat16")}
+    assert out["float32"]["gap_max_after_push"] < 1e-2 < out["float32"]["gap_max_with_old_weights"], out
+    return out
+
+
+def vllm_figures(check, dtype):
+    from corrgrpo_gym.learners.engines.vllm.local import Options, VllmEngine
+
+    work, cuda = check.work, check.kind == "cuda"
+    policy = Policy(check.model(), Ends(), PolicyConfig(dtype=dtype))
+    generator = torch.Generator().manual_seed(2)
+    vocabulary = policy.model.config.vocab_size
+    prompts = torch.randint(2, vocabulary, (work["prompts"], work["prompt"]), generator=generator).tolist()
+    rows = work["prompts"] * work["samples"]
+    options = Options(
+        dtype=dtype, max_model_len=work["prompt"] + work["answer"], max_rows=rows, gpu_memory_utilization=0.4,
+        kv_cache_bytes=None if cuda else 2**27,
+    )  # fmt: skip
+    engine = VllmEngine.of_policy(policy, options)
+
+    def gap(n=4):
+        groups = engine.generate(prompts[:2], n, Sampling(16, seed=5))
+        pieces = [Piece(p, [c.ids for c in g]) for p, g in zip(prompts, groups, strict=False)]
+        with torch.no_grad():
+            logps, mask = policy.logps(pieces, 1.0)
+        said = torch.nn.utils.rnn.pad_sequence([torch.tensor(c.logps) for g in groups for c in g], batch_first=True)
+        d = (logps.float().cpu() - said)[mask.cpu()].abs()
+        return float(d.max()), float(d.mean())
+
+    try:
+        push = check.seconds(lambda: engine.push(policy, 0))
+        found = {"push_seconds": push, "gap_max_at_first": gap()[0]}
+        with torch.no_grad():
+            for p in policy.trainable():
+                p.mul_(1 + 0.05 * torch.randn_like(p))
+        found["gap_max_with_old_weights"] = gap()[0]
+        found["push_again_seconds"] = check.seconds(lambda: engine.push(policy, 1))
+        found["gap_max_after_push"], found["gap_mean_after_push"] = gap()
+        seconds = check.seconds(lambda: engine.generate(prompts, work["samples"], Sampling(work["answer"], seed=6)))
+        found["sampling_tokens_per_s_at_most"] = rows * work["answer"] / seconds
+        if cuda:
+            awake = torch.cuda.mem_get_info()[0]
+            engine.sleep()
+            found["sleep_gives_back_gib"] = (torch.cuda.mem_get_info()[0] - awake) / 2**30
+            found["wake_and_push_seconds"] = check.seconds(lambda: engine.push(policy, 2))
+            found["gap_max_after_sleep"] = gap()[0]
+            assert (
+                found["sleep_gives_back_gib"] > 1
+                and found["gap_max_after_sleep"] < 2 * found["gap_max_after_push"] + 1e-2
+            )
+        return found
+    finally:
+        engine.close()
 
 
 if __name__ == "__main__":

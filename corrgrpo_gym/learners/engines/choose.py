@@ -10,7 +10,6 @@ from ..policy import Policy
 from .base import Engine
 from .transformers import TransformersEngine
 from .vllm.local import Options, VllmEngine, installed
-from .vllm.server import VllmServer
 
 
 def engine_name(config: TrainConfig) -> Literal["vllm", "transformers"]:
@@ -64,6 +63,8 @@ def open_engine(config: TrainConfig, policy: Policy) -> Engine:
         return TransformersEngine(policy.model, policy.end_ids, rollout.max_rows, policy.autocast)
     cut = rollout.top_p < 1 or rollout.top_k > 0
     if engine.url:
+        from .vllm.server import VllmServer
+
         return VllmServer(
             engine.url, policy.end_ids, folder=engine.folder, cut=cut, lora=policy.is_lora,
             concurrency=rollout.max_rows,
