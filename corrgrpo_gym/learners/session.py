@@ -205,7 +205,10 @@ def _train(
     screen.table(env.reward_names, config.steps, policy.describe(), read_records(run.path / "metrics.jsonl"))
     trackers = open_trackers(config.track, run.path, config, resume=bool(saved))
     try:
+        if engine_name(config) == "vllm":
+            screen.phase("starting vLLM", 0, 1)
         engine = open_engine(config, policy)
+        run.log.info("sampled by %s", engine.name)
         trainer = Trainer(
             config, algorithm, policy, engine, prompts, validation, run, checkpoints, trackers, screen, interrupted,
             state, optimizer,

@@ -1,5 +1,7 @@
 """After an update the engine's log-probabilities are the learner's. Nothing less proves that weights arrived."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -40,5 +42,20 @@ def test_adapters():
             assert helpers.sample(engine, policy)[1] > 0.02
             engine.push(policy, version)
             assert helpers.sample(engine, policy)[1] < 1e-3
+    finally:
+        engine.close()
+
+
+def test_through_a_file():
+    """As workers on several GPUs take them."""
+    policy = helpers.policy()
+    engine = VllmEngine.of_policy(policy, Options(**OPTIONS))
+    try:
+        engine.options = replace(engine.options, tensor_parallel=2)
+        for version in (0, 1):
+            engine.push(policy, version)
+            assert helpers.sample(engine, policy)[1] < 1e-3
+            helpers.disturb(policy, seed=version)
+            assert helpers.sample(engine, policy)[1] > 0.02
     finally:
         engine.close()
