@@ -1,9 +1,11 @@
 """vLLM in this process, beside the learner: its CUDA build and its CPU build by the same calls."""
 
 import contextlib
+import logging
 import os
 import queue
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -238,33 +240,33 @@ def _build(model: str, options: Options, empty: bool) -> Any:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     set_num_threads = torch.set_num_threads
     try:
-        from vllm import EngineArgs
-        from vllm.platforms import current_platform
-        from vllm.v1.engine.llm_engine import LLMEngine
-
-        cpu = current_platform.is_cpu()
-        arguments = EngineArgs(
-            model=model,
-            load_format="dummy" if empty else "auto",
-            skip_tokenizer_init=True,
-            dtype=options.dtype,
-            max_model_len=options.max_model_len or -1,
-            max_num_seqs=options.max_rows,
-            gpu_memory_utilization=options.gpu_memory_utilization,
-            kv_cache_memory_bytes=options.kv_cache_bytes or (2**32 if cpu else None),
-            tensor_parallel_size=options.tensor_parallel,
-            enforce_eager=options.eager or cpu,
-            enable_sleep_mode=options.sleep and not cpu,
-            enable_prefix_caching=True,
-            enable_lora=bool(options.lora_rank),
-            **({"max_lora_rank": room_for_rank(options.lora_rank), "max_loras": 1} if options.lora_rank else {}),
-            logprobs_mode="raw_logprobs" if options.cut else "processed_logprobs",
-            stream_interval=2**20,
-            worker_extension_cls=EXTENSION,
-            disable_log_stats=True,
-            seed=0,
-        )
         with _quiet():
+            from vllm import EngineArgs
+            from vllm.platforms import current_platform
+            from vllm.v1.engine.llm_engine import LLMEngine
+
+            cpu = current_platform.is_cpu()
+            arguments = EngineArgs(
+                model=model,
+                load_format="dummy" if empty else "auto",
+                skip_tokenizer_init=True,
+                dtype=options.dtype,
+                max_model_len=options.max_model_len or -1,
+                max_num_seqs=options.max_rows,
+                gpu_memory_utilization=options.gpu_memory_utilization,
+                kv_cache_memory_bytes=options.kv_cache_bytes or (2**32 if cpu else None),
+                tensor_parallel_size=options.tensor_parallel,
+                enforce_eager=options.eager or cpu,
+                enable_sleep_mode=options.sleep and not cpu,
+                enable_prefix_caching=True,
+                enable_lora=bool(options.lora_rank),
+                **({"max_lora_rank": room_for_rank(options.lora_rank), "max_loras": 1} if options.lora_rank else {}),
+                logprobs_mode="raw_logprobs" if options.cut else "processed_logprobs",
+                stream_interval=2**20,
+                worker_extension_cls=EXTENSION,
+                disable_log_stats=True,
+                seed=0,
+            )
             return LLMEngine.from_engine_args(arguments)
     except ImportError as e:
         raise GymError(f"vLLM cannot be imported: {e}. Install it (see the README), or --engine transformers") from e
@@ -279,11 +281,15 @@ def _build(model: str, options: Options, empty: bool) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """Without the progress bars of vLLM's own loaders."""
+    """Without the progress bars and warnings of vLLM's own, unless its logging was set by the user."""
     before = os.environ.get("TQDM_DISABLE")
     os.environ["TQDM_DISABLE"] = "1"
+    if os.environ["VLLM_LOGGING_LEVEL"] == _ENVIRONMENT["VLLM_LOGGING_LEVEL"]:
+        logging.getLogger("vllm").setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         os.environ.pop("TQDM_DISABLE") if before is None else os.environ.update(TQDM_DISABLE=before)
 
