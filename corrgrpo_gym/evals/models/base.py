@@ -102,7 +102,7 @@ class ModelFailure(Exception):
 
     Attributes:
         kind: short and stable, for counting: `timeout`, `connection`, `rate_limit`, `server`, `rejected`,
-            `no_answer`, `context`.
+            `no_answer`, `context`, `too_large`.
     """
 
     def __init__(self, kind: str, text: str):

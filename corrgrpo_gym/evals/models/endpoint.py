@@ -12,6 +12,7 @@ import openai
 from ...envs.chat import Message
 from ...errors import GymError, unknown
 from .base import ModelFailure, Reply, Request
+from .bodies import BoundedClient, TooLarge
 from .pace import BACKOFF, Pace, backoff
 from .replies import parse_reply
 from .troubles import Trouble, of_status, trouble_of
@@ -30,7 +31,8 @@ class Endpoint:
     """Chat completions (or plain completions) of a server.
 
     What the server has too much of is sent more slowly (see `Pace`); what may pass is sent again, with back-off, and
-    not before Retry-After; parameters that it does not know are left out from then on, and noted.
+    not before Retry-After; parameters that it does not know are left out from then on, and noted. An answer larger than
+    `bodies.MAX_BODY` is a failure.
 
     Args:
         base_url: such as http://localhost:8000/v1.
@@ -80,6 +82,7 @@ class Endpoint:
                 api_key=api_key or "none",
                 max_retries=0,
                 timeout=openai.Timeout(timeout, connect=min(timeout, 30.0), pool=None),
+                http_client=BoundedClient(headers={"Accept-Encoding": "gzip, deflate"}),
             )
             for _ in range(min(POOLS, -(-concurrency // CONNECTIONS)))
         ]
@@ -109,6 +112,8 @@ class Endpoint:
                     await asyncio.sleep(backoff(attempt, self._base))
                     continue
                 cause = e.__cause__ or e
+                if isinstance(cause, TooLarge):
+                    break
                 raise GymError(
                     f"nobody answers at {self._base_url} ({type(cause).__name__}: {cause}). Is the server running, and "
                     "is --base-url right?"

@@ -7,6 +7,7 @@ from typing import Any
 
 import openai
 
+from .bodies import TooLarge
 from .pace import retry_after
 from .replies import NoReply
 
@@ -58,6 +59,8 @@ def trouble_of(error: BaseException, sent: Collection[str]) -> Trouble:
         error: what was raised for a request.
         sent: names of the parameters in it that were not asked for by name.
     """
+    if isinstance(large := error.__cause__ if isinstance(error, openai.APIConnectionError) else error, TooLarge):
+        return Trouble("too_large", str(large))
     if isinstance(error, openai.APIStatusError):
         return of_status(error.status_code, error.body, error.response.text, error.response.headers, sent)
     if isinstance(error, TimeoutError | openai.APITimeoutError):
