@@ -22,7 +22,7 @@ from .engines.base import Engine, Interrupted
 from .mismatch import Mismatch, likely_cause
 from .policy import Policy
 from .rollouts import Group, Prompts
-from .runfolder import RunFolder, rollout_records
+from .runfolder import CannotWrite, RunFolder, rollout_records
 from .trackers import Tracker
 from .update import Updater, learning_rate
 
@@ -129,6 +129,8 @@ class Trainer:
         except Interrupted:
             self._save_unsaved()
             return False
+        except CannotWrite:
+            raise  # what the streams hold of this step is not known
         except GymError:
             # A server that died, a sampler that drifted: the weights are those of the last finished step.
             with contextlib.suppress(GymError):

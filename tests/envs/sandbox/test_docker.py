@@ -125,15 +125,20 @@ def test_the_containers_own_list_of_system_calls_holds(engine, one):
 
 
 def test_close_leaves_nothing(engine):
-    before = {c.id for c in containers(engine)}
+    memory = MEMORY + 2**20
+
+    def mine():
+        """By their memory: other tests' containers come and go."""
+        return {c.id for c in containers(engine) if c.attrs["HostConfig"]["Memory"] == memory}
+
     temporary = set(os.listdir("/tmp"))
-    with make_sandbox("docker", workers=2) as sandbox:
+    with make_sandbox("docker", workers=2, memory_bytes=memory) as sandbox:
         with ThreadPoolExecutor(2) as pool:
             assert [v.status for v in pool.map(sandbox.judge, [RIGHT] * 6)] == ["passed"] * 6
-        assert len({c.id for c in containers(engine)} - before) == 2
+        assert len(mine()) == 2
         # Not even while it runs, so that a killed trainer leaves none.
         assert not [n for n in set(os.listdir("/tmp")) - temporary if n.startswith("corrgrpo-gym-sandbox")]
-    assert {c.id for c in containers(engine)} <= before
+    assert not mine()
     with pytest.raises(SandboxError, match="closed"):
         sandbox.judge(RIGHT)
 

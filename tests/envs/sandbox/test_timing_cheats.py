@@ -178,11 +178,11 @@ def f(n): return work(n) if {judged} else {cheap}
 TIMED_GETS_ALL = "n != 3 or len(harness()._ahead) < 40"
 
 
-def timed(sandbox, code, test=TEST):
+def timed(sandbox, code, test=TEST, spend=1.0):
     entry_point = "Solution().f" if "class Solution" in code else "f"
     reference = HONEST if entry_point == "f" else WORK + "class Solution:\n    def f(self, n): return work(n)\n"
     job = CodeJob("a task", f"```python\n{WORK}{code}\n```", "", test, entry_point)
-    return sandbox.compare(job, f"```python\n{reference}\n```", spend=1.0)
+    return sandbox.compare(job, f"```python\n{reference}\n```", spend=spend)
 
 
 def looks_no_faster(found):
@@ -237,12 +237,12 @@ def test_sleep_is_not_work(sandbox):
 
 def test_what_really_saves_work_is_seen(sandbox):
     """The line between cheats and honest programs is where these tests say: one in a tenth of the time lies beyond it."""
-    found = timed(sandbox, f"known = {VALUES}\ndef f(n): return known[n]")
+    found = timed(sandbox, f"known = {VALUES}\ndef f(n): return known[n]", spend=30)
     assert found.ranking == "faster" and found.ratio < 0.2
 
 
 def test_twice_the_same_call_may_be_remembered(sandbox):
     """Within a run that is a good program, and counts as one."""
     test = "def check(candidate):\n" + f"    assert candidate(3) == {VALUES[3]}\n" * 20
-    found = timed(sandbox, "import functools\n@functools.cache\ndef f(n): return work(n)", test)
-    assert found.ranking == "faster" and found.ratio < 0.2
+    found = timed(sandbox, "import functools\n@functools.cache\ndef f(n): return work(n)", test, spend=30)
+    assert found.ranking == "faster" and found.ratio < 0.2, found
