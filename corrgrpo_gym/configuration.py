@@ -24,11 +24,13 @@ def load_toml(path: Path) -> dict[str, Any]:
     if path.is_dir():
         path = path / "config.toml"
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
         raise GymError(f"cannot read the configuration {path}: {e.strerror}") from e
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise GymError(f"{path} is not valid TOML: {e}") from e
+    except RecursionError:
+        raise GymError(f"{path} is nested too deep") from None
 
 
 def to_toml(config: Section) -> str:
@@ -53,7 +55,7 @@ def parse_assignment(text: str, flag: str = "--set", example: str = "update.lr=1
         raise GymError(f"{flag} {text!r}: expected KEY=VALUE, such as {example}")
     try:
         parsed: Any = tomllib.loads(f"x = {value.strip()}")["x"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         parsed = value.strip()
     for part in reversed(path):
         parsed = {part: parsed}

@@ -64,37 +64,55 @@ def append_records(path: Path, records: Iterable[dict[str, Any]]) -> None:
             raise
 
 
-def iterate_records(path: Path, *, whole: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Byte offsets and records of a stream, one at a time; of a live one too: an unfinished last line is left out.
+def iterate_records(path: Path, *, whole: bool = False) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Line numbers from 1, byte offsets, and records of a stream, one at a time.
+
+    The stream may be a live one: an unfinished last line is left out.
 
     Args:
         path: the file; one that is not there has no records.
         whole: nobody is writing to it: a last line without a line end counts, and empty lines are left out.
 
     Raises:
-        GymError: A line before it is not JSON; the message names it.
+        GymError: the file cannot be read, or a line is not a JSON object; the message names it.
     """
-    if not path.is_file():
+    if not path.exists():
         return
     offset = 0
-    with open(path, "rb") as f:
-        for number, line in enumerate(f, 1):
-            if not line.endswith(b"\n") and not whole:
-                return
-            if whole and not line.strip():
+    try:
+        with open(path, "rb") as f:
+            for number, line in enumerate(f, 1):
+                if not line.endswith(b"\n") and not whole:
+                    # Zeros are what a machine that lost its power leaves.
+                    if line.lstrip(b"\0")[:1] not in (b"", b"{"):
+                        raise _damaged(path, number, "is not JSON")
+                    return
+                if not whole or line.strip():
+                    yield number, offset, _object(path, number, line)
                 offset += len(line)
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError as e:
-                raise GymError(f"{path}, line {number} is not JSON ({e}): was the file edited? Remove that line") from e
-            yield offset, record
-            offset += len(line)
+    except OSError as e:
+        raise GymError(f"cannot read {path}: {e.strerror or e}") from e
+
+
+def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as e:
+        raise _damaged(path, number, f"is not JSON ({e})") from e
+    except RecursionError:
+        raise _damaged(path, number, "is nested too deep") from None
+    if not isinstance(record, dict):
+        raise _damaged(path, number, f"is a JSON {type(record).__name__}, not an object")
+    return record
+
+
+def _damaged(path: Path, number: int, what: str) -> GymError:
+    return GymError(f"{path}, line {number} {what}: was the file edited? Mend or remove that line")
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """All records of a stream; see `iterate_records`."""
-    return [record for _, record in iterate_records(path)]
+    return [record for _, _, record in iterate_records(path)]
 
 
 def drop_torn_line(path: Path) -> bool:

@@ -9,11 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ..envs.tool_calls.call import kind_of
 from ..errors import GymError
 from ..run_files import CannotWrite, append_records, drop_torn_line, iterate_records, lock, write_text
 from .benchmark import Score
 from .metrics import Sample
-from .models.base import ModelFailure, Reply, Usage
+from .models.base import ModelFailure, Reply
+from .models.plain import failure_problem, reply_of, reply_problem
 
 REPLIES, SCORES, CONFIG, FACTS, SUMMARY, LOG = (
     "replies.jsonl", "scores.jsonl", "config.toml", "run.json", "summary.json", "log.txt",
@@ -50,24 +52,34 @@ class EvalFolder:
         self.log.setLevel(logging.INFO)
         self.log.propagate = False
         self.log.handlers.clear()
+        try:
+            self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self) -> None:
+        path = self.path
+        for number, offset, record in iterate_records(path / REPLIES):
+            check(reply_line_problem(record), path / REPLIES, number, "its sample is asked again")
+            self._index(offset, record)
+        self._read_scores()
         for name in (REPLIES, SCORES):
             drop_torn_line(path / name)
-        for offset, record in iterate_records(path / REPLIES):
-            self._index(offset, record)
-        for _, record in iterate_records(path / SCORES):
-            self._count(record)
 
     def begin(self, config: str, facts: Mapping[str, Any]) -> None:
         """Write what is evaluated, before the first sample."""
         self.write(FACTS, json.dumps(facts, indent=2) + "\n")
         self.write(CONFIG, config)
 
+    def go_on(self, config: str, facts: Mapping[str, Any]) -> None:
+        """Write what is evaluated from now on."""
+        self.write(CONFIG, config)
+        self.write(FACTS, json.dumps(facts, indent=2) + "\n")
+
     def facts(self) -> dict[str, Any]:
         """What `begin` wrote."""
-        try:
-            return json.loads((self.path / FACTS).read_text())
-        except (OSError, ValueError) as e:
-            raise GymError(f"{self.path / FACTS} cannot be read ({e}): this is no evaluation, or it was edited") from e
+        return read_facts(self.path)
 
     def write(self, name: str, text: str) -> None:
         """Write a small file whole."""
@@ -116,7 +128,7 @@ class EvalFolder:
 
     def latest(self) -> Iterator[EvalRecord]:
         """The records of replies that count: the last one of each sample, in the order of the file."""
-        for offset, record in iterate_records(self.path / REPLIES):
+        for _, offset, record in iterate_records(self.path / REPLIES):
             if self.replied.get((record["case"], record["sample"])) == offset:
                 yield record
 
@@ -130,8 +142,7 @@ class EvalFolder:
             raise cannot_write(self.path / SCORES, self.path, e) from e
         self.scored.clear()
         self.samples.clear()
-        for _, record in iterate_records(self.path / SCORES):
-            self._count(record)
+        self._read_scores()
 
     def close(self) -> None:
         """Close the log and let others write."""
@@ -157,6 +168,11 @@ class EvalFolder:
         if record["failure"]:
             self.failed[key] = record["failure"]["kind"]
 
+    def _read_scores(self) -> None:
+        for number, _, record in iterate_records(self.path / SCORES):
+            check(score_line_problem(record), self.path / SCORES, number, "its sample is scored again")
+            self._count(record)
+
     def _count(self, record: EvalRecord) -> None:
         key = record["case"], record["sample"]
         if "values" in record:
@@ -169,6 +185,22 @@ class _LogFile(logging.FileHandler):
         pass
 
 
+def read_facts(run: Path) -> dict[str, Any]:
+    """What an evaluation wrote of itself: `benchmark`, `model`, `version`, `config`; `scored` after `rescore`.
+
+    Raises:
+        GymError: it can't be read, or is something else.
+    """
+    try:
+        facts = json.loads((run / FACTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as e:
+        raise GymError(f"{run / FACTS} cannot be read ({e}): this is no evaluation, or it was edited") from e
+    known = isinstance(facts, dict) and all(isinstance(facts.get(key), dict) for key in ("benchmark", "model"))
+    if not known or not all(isinstance(facts.get(key, {}), dict) for key in ("scored", "config")):
+        raise GymError(f"{run / FACTS} does not hold what an evaluation writes there: was it edited?")
+    return facts
+
+
 def cannot_write(file: Path, run: Path, error: OSError) -> CannotWrite:
     """The error that names the file and says how to go on."""
     return CannotWrite(
@@ -177,15 +209,54 @@ def cannot_write(file: Path, run: Path, error: OSError) -> CannotWrite:
     )
 
 
+def check(problem: str | None, file: Path, number: int, then: str) -> None:
+    """Raise the error that names a line of a run's file that is not what was written there."""
+    if problem is not None:
+        raise GymError(f"{file}, line {number}: {problem}. Was the file edited? Mend that line, or remove it: {then}")
+
+
+def reply_line_problem(record: EvalRecord) -> str | None:
+    """Say what keeps a line of replies.jsonl from being one; None where nothing does."""
+    if (problem := _key_problem(record)) is not None:
+        return problem
+    if "failure" not in record:
+        return "`failure` is missing"
+    if not isinstance(replies := record.get("replies"), list):
+        return f"`replies` is {kind_of(replies)}, not a list"
+    problems = [failure_problem(record["failure"]), *(reply_problem(reply, whole=True) for reply in replies)]
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def score_line_problem(record: EvalRecord) -> str | None:
+    """The same for scores.jsonl."""
+    if (problem := _key_problem(record)) is not None:
+        return problem
+    for key in ("cluster", "group", "not_scored"):
+        if key in record and not isinstance(record[key], str):
+            return f"`{key}` is {kind_of(record[key])}, not a text"
+    values = record.get("values")
+    if values is None and "not_scored" in record:
+        return None
+    if not isinstance(values, dict):
+        return f"`values` is {kind_of(values)}, not an object"
+    for key, value in values.items():
+        if value is not None and not (isinstance(value, int | float) and abs(value) < float("inf")):
+            return f"the value of {key!r} is {kind_of(value)}, not a finite number or null"
+    return None
+
+
+def _key_problem(record: EvalRecord) -> str | None:
+    if not isinstance(record.get("case"), str):
+        return "`case` is not the id of a case"
+    sample = record.get("sample")
+    whole = isinstance(sample, int) and not isinstance(sample, bool) and sample >= 0
+    return None if whole else f"`sample` is {sample!r}, not a number from 0"
+
+
 def reply_record(reply: Reply) -> EvalRecord:
     """A reply as plain data."""
     usage = {k: v for k, v in asdict(reply.usage).items() if v is not None}
     return {"message": reply.message, "finish": reply.finish, "usage": usage, "notes": list(reply.notes)}
-
-
-def reply_of(record: EvalRecord) -> Reply:
-    """The reply that `reply_record` made plain."""
-    return Reply(record["message"], record["finish"], Usage(**record["usage"]), tuple(record["notes"]))
 
 
 def score_record(sample: Sample, number: int, score: Score) -> EvalRecord:

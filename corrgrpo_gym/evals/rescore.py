@@ -17,10 +17,11 @@ from ..errors import GymError, NotScored
 from ..run_files import append_records
 from .benchmark import Benchmark, Score
 from .config import resolve
-from .records import CONFIG, SCORES, SUMMARY, EvalFolder, EvalRecord, cannot_write, reply_of, score_record
+from .models.plain import reply_of
+from .records import CONFIG, FACTS, SCORES, SUMMARY, EvalFolder, EvalRecord, cannot_write, score_record
 from .runner import sample_of_case, why_not
 from .screen import EvalScreen, print_summary
-from .session import EvalOutcome, command_name, ids_of, make_benchmark, saved_config
+from .session import EvalOutcome, check_same, command_name, ids_of, make_benchmark, saved_config
 from .summary import summarise
 
 NEW = SCORES + ".new"
@@ -39,7 +40,9 @@ def rescore(run: Path, options: Mapping[str, Any] | None = None, console: Consol
     """
     if not (run / CONFIG).is_file():
         raise GymError(f"cannot score {run} anew: it is not a run folder (no {CONFIG})")
-    config = resolve(merge(saved_config(run), {"options": dict(options or {})}))
+    saved = saved_config(run)
+    check_same(run, resolve(saved))
+    config = resolve(merge(saved, {"options": dict(options or {})}))
     benchmark = make_benchmark(config)
     screen = EvalScreen(benchmark, config, console)
     folder = None
@@ -55,7 +58,7 @@ def rescore(run: Path, options: Mapping[str, Any] | None = None, console: Consol
             screen.note(f"{key} was {was.get(key)!r}, now {now.get(key)!r}")
         with _terminated():
             _score_all(folder, benchmark, names, screen, config.scorers or 2 * (os.cpu_count() or 1))
-        folder.write("run.json", json.dumps({**facts, "scored": settings}, indent=2) + "\n")
+        folder.write(FACTS, json.dumps({**facts, "scored": settings}, indent=2) + "\n")
         names = names[: config.limit or None]
         summary = summarise(folder, benchmark, config, names)
         if all((name, s) in folder.replied for name in names for s in range(config.n)):

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from .. import __version__
-from ..configuration import differences, flat, load_toml, merge, to_toml
+from ..configuration import checked, differences, flat, load_toml, merge, to_toml
 from ..errors import GymError
 from ..learners.display import command_name
 from . import registry
@@ -22,7 +22,7 @@ from .config import FREE, EvalConfig, resolve
 from .models import open_model
 from .models.base import ChatModel
 from .paper import PaperRow, paper_rows
-from .records import CONFIG, SUMMARY, EvalFolder
+from .records import CONFIG, FACTS, REPLIES, SUMMARY, EvalFolder, read_facts
 from .runner import Runner
 from .screen import EvalScreen, print_summary, quoted
 from .summary import summarise
@@ -71,6 +71,11 @@ def evaluate(
     path = out or Path("runs") / name
     if (path / CONFIG).exists():
         check_same(path, config)
+    elif (path / REPLIES).exists():
+        raise GymError(
+            f"{path} holds replies but no {CONFIG}, so it is not known what was asked. Its {FACTS} has the "
+            "configuration: put the file back, or give another --out"
+        )
     benchmark = make_benchmark(config)
     try:
         names = ids_of(benchmark)
@@ -99,13 +104,20 @@ def check_same(run: Path, config: EvalConfig) -> None:
     """Refuse to mix what differs in a way that changes results.
 
     Raises:
-        GymError: naming every difference.
+        GymError: naming every difference, and whether it is one of config.toml, which somebody edited.
     """
-    old = resolve(saved_config(run))
+    file, facts = saved_config(run), read_facts(run)
+    try:
+        old = checked(EvalConfig, facts.get("config", file))
+    except GymError as e:
+        raise GymError(f"{run / FACTS}, config: {e}") from e
     was, now = flat(old.model_dump(mode="json")), flat(config.model_dump(mode="json"))
     changed = [k for k in differences(old, config) if k not in FREE and k.partition(".")[0] not in FREE]
     if changed:
         listed = "; ".join(f"{k} was {was.get(k)!r}, now {now.get(k)!r}" for k in changed)
+        edited = set(changed) <= set(differences(old, resolve(file)))
+        if edited:
+            raise GymError(f"{run / CONFIG} was edited: {listed}. Put it back, or evaluate anew by --config and --out")
         raise GymError(f"{run} holds an evaluation of another configuration: {listed}. Give another --out")
     for key, unlimited in (("limit", 0), ("n", -1)):
         before, after = getattr(old, key), getattr(config, key)
@@ -161,11 +173,15 @@ def saved_config(run: Path) -> dict[str, Any]:
     """The configuration in a run folder.
 
     Raises:
-        GymError: it can't be read, or is a training's.
+        GymError: it can't be read, is no configuration, or is a training's.
     """
     values = load_toml(run / CONFIG)
     if "algo" in values:
         raise GymError(f"{run} is the run of a training, not of an evaluation. Evaluate its model by --model {run}")
+    try:
+        resolve(values)
+    except GymError as e:
+        raise GymError(f"{run / CONFIG}: {e}") from e
     return values
 
 
@@ -210,11 +226,13 @@ class _Session:
             "benchmark": json.loads(json.dumps(dict(self.benchmark.settings))),
             "model": dict(self.model.identity),
             "version": __version__,
+            "config": self.config.model_dump(mode="json", exclude_none=True),
         }
         if (self.path / CONFIG).exists():
             # A server that is asked nothing more may be gone.
-            check_facts(self.path, folder.facts(), facts if missing else {**facts, "model": folder.facts()["model"]})
-            folder.write(CONFIG, to_toml(self.config))
+            before = folder.facts()
+            check_facts(self.path, before, facts if missing else {**facts, "model": before["model"]})
+            folder.go_on(to_toml(self.config), {**before, "config": facts["config"]})
         else:
             folder.begin(to_toml(self.config), facts)
         total = len(self.ids) * self.config.n

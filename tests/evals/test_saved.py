@@ -9,6 +9,8 @@ from corrgrpo_gym.errors import GymError
 from . import toys
 from .server import Response, Server, completion, error
 
+SAID = {"message": {"role": "assistant", "content": "2"}}
+
 
 def written(path, *lines):
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
@@ -73,14 +75,26 @@ def test_samples_by_number_or_in_order(tmp_path):
         ([*answers(sample=0), {"case": "sum-3", "sample": 0, "answer": "6"}],
          "a.jsonl:25: sample 0 of case 'sum-3' has an answer in line 4 already"),
         (["{"], "a.jsonl, line 1 is not JSON"),
-        (["[]"], "a.jsonl:1: a line of saved answers is an object with `case`"),
+        (["[]"], "a.jsonl, line 1 is a JSON list, not an object"),
         ([{"answer": "x"}], "a.jsonl:1: a line of saved answers"),
         ([{"case": "sum-1"}], "a.jsonl:1: expected one of .*found 0"),
         ([{"case": "sum-1", "answer": "x", "message": {}}], "a.jsonl:1: expected one of .*found 2"),
         ([{"case": "sum-1", "answer": 5}], "a.jsonl:1: a message is a dict"),
         ([{"case": "sum-1", "message": {"role": "user", "content": "x"}}], "a.jsonl:1: role is 'user'"),
         ([{"case": "sum-1", "sample": "first", "answer": "x"}], "a.jsonl:1: `sample` is 'first'"),
-        ([{"case": "sum-1", "replies": [1]}], "a.jsonl:1: `replies` are not those of a run folder"),
+        ([{"case": "sum-1", "replies": [1]}], "a.jsonl:1: a reply is an object, not a number"),
+        ([{"case": "sum-1", "replies": {}}], "a.jsonl:1: `replies` is an object, not a list"),
+        ([{"case": "sum-1", "replies": [{"message": 5}]}], "a.jsonl:1: a message is a dict"),
+        ([{"case": "sum-1", "replies": [{"finish": "stop"}]}], "a.jsonl:1: a reply has no `message`"),
+        ([{"case": "sum-1", "replies": [{"message": {"role": "assistant", "content": 5}}]}], "content is a int"),
+        ([{"case": "sum-1", "replies": [{**SAID, "finish": ["stop"]}]}], r"a.jsonl:1: `finish` is \"\['stop'\]\""),
+        ([{"case": "sum-1", "answer": "x", "finish": ["stop"]}], "a.jsonl:1: `finish` is"),
+        ([{"case": "sum-1", "replies": [{**SAID, "usage": "many"}]}], "a.jsonl:1: `usage` is a text"),
+        ([{"case": "sum-1", "replies": [{**SAID, "usage": {"prompt": "3"}}]}], "`usage` has '3' for prompt"),
+        ([{"case": "sum-1", "replies": [{**SAID, "usage": {"total": 3}}]}], "`usage` has 'total'"),
+        ([{"case": "sum-1", "replies": [{**SAID, "notes": "odd"}]}], "a.jsonl:1: `notes` is not a list of texts"),
+        ([{"case": "sum-1", "replies": [], "failure": "no"}], "a.jsonl:1: `failure` is not null"),
+        ([{"case": "sum-0", "answer": "x"}, "", "[" * 100_000], "a.jsonl, line 3 is nested too deep"),
         ([], "has no answer for any case"),
     ],
 )  # fmt: skip

@@ -180,8 +180,10 @@ def test_data_that_changed_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(toys, "calculate", None)
     other = (toys.Path(toys.__file__).read_text()).replace("{i} + {i} =", "{i} plus {i} =")
     (tmp_path / "toys2.py").write_text(other)
-    config = (tmp_path / "r/config.toml").read_text().replace(toys.ENV, f"{tmp_path}/toys2.py:sums")
-    (tmp_path / "r/config.toml").write_text(config)
+    for name in ("config.toml", "run.json"):
+        file = tmp_path / "r" / name
+        file.write_text(file.read_text().replace(f'env = "{toys.ENV}', f'env = "{tmp_path}/toys2.py:sums'))
+        file.write_text(file.read_text().replace(f'"env": "{toys.ENV}', f'"env": "{tmp_path}/toys2.py:sums'))
     with pytest.raises(GymError, match="cannot go on: benchmark.data was .*; benchmark.environment was"):
         toys.start(None, resume=tmp_path / "r")
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ...envs.chat import message_problem
+from ...envs.tool_calls.call import kind_of
 from ...errors import GymError
 from ...run_files import iterate_records
-from .base import Finish, ModelFailure, Reply, Request, Usage
+from .base import Finish, ModelFailure, Reply, Request
+from .plain import failure_problem, finish_problem, reply_of, reply_problem
 
 SHOWN = 5
 
@@ -46,7 +48,7 @@ class SavedAnswers:
         lines: dict[tuple[str, int], int] = {}
         counts: dict[str, int] = {}
         unknown: dict[str, int] = {}
-        for number, (offset, record) in enumerate(iterate_records(self.path, whole=not run), 1):
+        for number, offset, record in iterate_records(self.path, whole=not run):
             where = f"{self.path}:{number}"
             case = _case(record, where)
             sample = record.get("sample", counts.get(case, 0))
@@ -60,6 +62,8 @@ class SavedAnswers:
             if key in lines and not run:
                 raise GymError(f"{where}: sample {sample} of case {case!r} has an answer in line {lines[key]} already")
             _replies(record, where)
+            if (problem := failure_problem(record.get("failure"))) is not None:
+                raise GymError(f"{where}: {problem}")
             lines[key], self._places[key] = number, offset
         if not self._places:
             ours = ", ".join(map(repr, sorted(known)[:SHOWN]))
@@ -93,8 +97,8 @@ class SavedAnswers:
         """See ChatModel."""
 
 
-def _case(record: Any, where: str) -> str:
-    case = record.get("case", record.get("task_id")) if isinstance(record, dict) else None
+def _case(record: dict[str, Any], where: str) -> str:
+    case = record.get("case", record.get("task_id"))
     if not isinstance(case, str | int) or isinstance(case, bool):
         raise GymError(f"{where}: a line of saved answers is an object with `case`, the id of a case, and `answer`")
     return str(case)
@@ -103,13 +107,13 @@ def _case(record: Any, where: str) -> str:
 def _replies(record: dict[str, Any], where: str) -> list[Reply]:
     """The replies that a line holds, whichever way it says them."""
     if "replies" in record:
-        try:
-            return [
-                Reply(r["message"], r.get("finish", "stop"), Usage(**r.get("usage", {})), tuple(r.get("notes", ())))
-                for r in record["replies"]
-            ]
-        except (TypeError, KeyError, AttributeError) as e:
-            raise GymError(f"{where}: `replies` are not those of a run folder: {e!r}") from e
+        listed = record["replies"]
+        if not isinstance(listed, list):
+            raise GymError(f"{where}: `replies` is {kind_of(listed)}, not a list")
+        for reply in listed:
+            if (problem := reply_problem(reply)) is not None:
+                raise GymError(f"{where}: {problem}")
+        return [reply_of(reply) for reply in listed]
     given = [record[k] for k in ("answer", "message", "answers", "messages") if k in record]
     if len(given) != 1:
         raise GymError(
@@ -117,6 +121,8 @@ def _replies(record: dict[str, Any], where: str) -> list[Reply]:
         )
     answers = given[0] if isinstance(given[0], list) else [given[0]]
     finish: Finish = record.get("finish", "stop")
+    if (problem := finish_problem(finish)) is not None:
+        raise GymError(f"{where}: {problem}")
     replies = []
     for answer in answers:
         message = {"role": "assistant", "content": answer} if isinstance(answer, str | None) else answer
