@@ -271,7 +271,8 @@ def evaluate(
 ) -> None:
     """Evaluate any model on a benchmark or an environment.
 
-    Every sample is saved as it comes: an interrupted evaluation goes on where it stopped.
+    Every sample is saved as it comes: an interrupted evaluation goes on where it stopped. Status 1: nothing was
+    answered, or something could not be scored; 2: a mistake of the user; 130: interrupted.
     """
     from .configuration import documented_toml, load_toml
     from .evals import config as configs
@@ -304,7 +305,7 @@ def evaluate(
     )
     if not outcome.finished:
         raise typer.Exit(130)
-    if outcome.summary is not None and not outcome.summary["answered"]:
+    if outcome.summary is not None and (not outcome.summary["answered"] or outcome.summary["not_scored"]):
         raise typer.Exit(1)
 
 
@@ -320,12 +321,18 @@ def rescore(
         ),
     ] = None,
 ) -> None:
-    """Score an evaluation's saved replies anew, without asking the model."""
+    """Score an evaluation's saved replies anew, without asking the model.
+
+    Status 1: some could not be scored.
+    """
     from .evals import config as configs
     from .evals.rescore import rescore as score_anew
 
-    if not score_anew(run, configs.options(option)).finished:
+    outcome = score_anew(run, configs.options(option))
+    if not outcome.finished:
         raise typer.Exit(130)
+    if outcome.summary is not None and outcome.summary["not_scored"]:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -9,6 +9,9 @@ from ..envs.chat import Message
 from .metrics import Column, Sample
 from .models.base import Reply
 
+# Why there is no score where an episode broke off (a tool that failed): only the model's next answer can tell.
+UNFINISHED = "its saved replies do not end the episode: it is asked again by eval --resume RUN --retry-failed"
+
 
 @dataclass(frozen=True, slots=True)
 class Case:

@@ -12,8 +12,8 @@ import numpy as np
 from .. import envs
 from ..envs import MultiRewardEnv
 from ..envs.chat import Message
-from ..errors import GymError
-from .benchmark import Benchmark, Case, Episode, Score
+from ..errors import GymError, NotScored
+from .benchmark import UNFINISHED, Benchmark, Case, Episode, Score
 from .metrics import Column, mean
 from .models.base import Reply
 
@@ -77,8 +77,8 @@ class EnvironmentBenchmark(Benchmark):
         try:
             for reply in replies:
                 if episode.advance(reply) is None:
-                    break
-            return episode.score()
+                    return episode.score()
+            raise NotScored(UNFINISHED)
         finally:
             episode.close()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..envs.tool_calls.call import kind_of
-from ..errors import GymError
+from ..errors import GymError, NotScored
 from ..run_files import CannotWrite, append_records, drop_torn_line, iterate_records, lock, write_text
 from .benchmark import Score
 from .metrics import Sample
@@ -20,6 +20,8 @@ from .models.plain import failure_problem, reply_of, reply_problem
 REPLIES, SCORES, CONFIG, FACTS, SUMMARY, LOG = (
     "replies.jsonl", "scores.jsonl", "config.toml", "run.json", "summary.json", "log.txt",
 )  # fmt: skip
+# Characters of why something has no score.
+MOST_WORDS = 2000
 Key: TypeAlias = tuple[str, int]
 EvalRecord: TypeAlias = dict[str, Any]
 
@@ -34,6 +36,7 @@ class EvalFolder:
         replied: where in replies.jsonl the replies of a sample are.
         failed: kind of failure of the samples that failed.
         scored: samples that have their score.
+        unscored: why those that were answered have none, as `not_scored_record`.
         samples: their values, for figures.
     """
 
@@ -47,6 +50,7 @@ class EvalFolder:
         self.replied: dict[Key, int] = {}
         self.failed: dict[Key, str] = {}
         self.scored: set[Key] = set()
+        self.unscored: dict[Key, EvalRecord] = {}
         self.samples: dict[Key, Sample] = {}
         self.log = logging.getLogger(f"corrgrpo_gym.eval.{path}")
         self.log.setLevel(logging.INFO)
@@ -116,9 +120,11 @@ class EvalFolder:
         self._append(SCORES, record)
         self._count(record)
 
-    def add_not_scored(self, key: Key, reason: str) -> None:
+    def add_not_scored(self, key: Key, error: Exception) -> None:
         """Append why a sample has no score (yet)."""
-        self._append(SCORES, {"case": key[0], "sample": key[1], "not_scored": reason})
+        record = not_scored_record(key, error)
+        self._append(SCORES, record)
+        self._count(record)
 
     def replies(self, key: Key) -> list[Reply]:
         """The replies of a sample, from the file."""
@@ -141,6 +147,7 @@ class EvalFolder:
         except OSError as e:
             raise cannot_write(self.path / SCORES, self.path, e) from e
         self.scored.clear()
+        self.unscored.clear()
         self.samples.clear()
         self._read_scores()
 
@@ -177,7 +184,10 @@ class EvalFolder:
         key = record["case"], record["sample"]
         if "values" in record:
             self.scored.add(key)
+            self.unscored.pop(key, None)
             self.samples[key] = sample_of(record)
+        else:
+            self.unscored[key] = record
 
 
 class _LogFile(logging.FileHandler):
@@ -231,7 +241,7 @@ def score_line_problem(record: EvalRecord) -> str | None:
     """The same for scores.jsonl."""
     if (problem := _key_problem(record)) is not None:
         return problem
-    for key in ("cluster", "group", "not_scored"):
+    for key in ("cluster", "group", "not_scored", "error"):
         if key in record and not isinstance(record[key], str):
             return f"`{key}` is {kind_of(record[key])}, not a text"
     values = record.get("values")
@@ -261,12 +271,21 @@ def reply_record(reply: Reply) -> EvalRecord:
 
 def score_record(sample: Sample, number: int, score: Score) -> EvalRecord:
     """A line of scores.jsonl. Cluster and group stand in it where they say something."""
-    record: EvalRecord = {"case": sample.case, "sample": number, "values": dict(score.values)}
+    record: EvalRecord = {"case": sample.case, "sample": number, "values": dict(sample.values)}
     if sample.cluster != sample.case:
         record["cluster"] = sample.cluster
     if sample.group:
         record["group"] = sample.group
     return record | ({"detail": dict(score.detail)} if score.detail else {})
+
+
+def not_scored_record(key: Key, error: Exception) -> EvalRecord:
+    """A line of scores.jsonl for what has no score; `error` stands in it where the scorer itself is at fault."""
+    record: EvalRecord = {"case": key[0], "sample": key[1]}
+    if isinstance(error, NotScored):
+        return record | {"not_scored": str(error)[:MOST_WORDS]}
+    words = f"the scorer failed: {type(error).__name__}: {error}"
+    return record | {"not_scored": words[:MOST_WORDS], "error": type(error).__name__}
 
 
 def sample_of(record: EvalRecord) -> Sample:

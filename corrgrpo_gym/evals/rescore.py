@@ -14,12 +14,23 @@ from rich.console import Console
 
 from ..configuration import flat, merge
 from ..errors import GymError, NotScored
-from ..run_files import append_records
-from .benchmark import Benchmark, Score
+from ..run_files import append_records, plain
+from .benchmark import Benchmark, Case
 from .config import resolve
 from .models.plain import reply_of
-from .records import CONFIG, FACTS, SCORES, SUMMARY, EvalFolder, EvalRecord, cannot_write, score_record
-from .runner import sample_of_case, why_not
+from .records import (
+    CONFIG,
+    FACTS,
+    SCORES,
+    SUMMARY,
+    EvalFolder,
+    EvalRecord,
+    cannot_write,
+    not_scored_record,
+    sample_of,
+    score_record,
+)
+from .runner import sample_of_case
 from .screen import EvalScreen, print_summary
 from .session import EvalOutcome, check_same, command_name, ids_of, make_benchmark, saved_config
 from .summary import summarise
@@ -86,20 +97,19 @@ def _score_all(folder: EvalFolder, benchmark: Benchmark, names: list[str], scree
     temporary.unlink(missing_ok=True)
     screen.begin(answered, 0, {})
     pool = ThreadPoolExecutor(threads, "corrgrpo-gym scorer")
-    running: dict[Future[Score], EvalRecord] = {}
+    running: dict[Future[EvalRecord], EvalRecord] = {}
 
     def write(at_most: int) -> None:
         """Write finished scores down until at most so many are running."""
         while len(running) > at_most:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 record = running.pop(future)
-                case = benchmark.cases[place[record["case"]]]
-                line = _line(folder, future, case, record)
+                line = _line(folder, future, record)
                 try:
                     append_records(temporary, [line])
                 except OSError as e:
                     raise cannot_write(temporary, folder.path, e) from e
-                screen.scored(sample_of_case(case, future.result()) if "values" in line else None)
+                screen.scored(sample_of(line) if "values" in line else None)
 
     try:
         for record in folder.latest():
@@ -108,7 +118,7 @@ def _score_all(folder: EvalFolder, benchmark: Benchmark, names: list[str], scree
             if record["case"] not in place:
                 raise GymError(f"{folder.path} has replies to {record['case']!r}, which is no case of {benchmark.name}")
             case = benchmark.cases[place[record["case"]]]
-            running[pool.submit(benchmark.score, case, [reply_of(r) for r in record["replies"]])] = record
+            running[pool.submit(_scored, benchmark, case, record)] = record
             write(4 * threads)
         write(0)
         temporary.touch()
@@ -117,16 +127,23 @@ def _score_all(folder: EvalFolder, benchmark: Benchmark, names: list[str], scree
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _line(folder: EvalFolder, future: "Future[Score]", case: Any, record: EvalRecord) -> EvalRecord:
+def _scored(benchmark: Benchmark, case: Case, record: EvalRecord) -> EvalRecord:
+    """The line of scores.jsonl; whatever keeps it from being one is the scorer's fault."""
+    score = benchmark.score(case, [reply_of(r) for r in record["replies"]])
+    line = score_record(sample_of_case(case, score), record["sample"], score)
+    json.dumps(plain(line))
+    return line
+
+
+def _line(folder: EvalFolder, future: "Future[EvalRecord]", record: EvalRecord) -> EvalRecord:
     error = future.exception()
     if error is None:
-        score = future.result()
-        return score_record(sample_of_case(case, score), record["sample"], score)
+        return future.result()
     if not isinstance(error, Exception) or (isinstance(error, GymError) and not isinstance(error, NotScored)):
         raise error
     if not isinstance(error, NotScored):
-        folder.note(f"{case.id} sample {record['sample']}:\n{''.join(traceback.format_exception(error))}")
-    return {"case": case.id, "sample": record["sample"], "not_scored": why_not(error)}
+        folder.note(f"{record['case']} sample {record['sample']}:\n{''.join(traceback.format_exception(error))}")
+    return not_scored_record((record["case"], record["sample"]), error)
 
 
 @contextmanager

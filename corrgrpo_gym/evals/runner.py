@@ -1,6 +1,7 @@
 """Asks a model, scores its answers, and writes both down as they come."""
 
 import asyncio
+import math
 import os
 import time
 import traceback
@@ -11,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..envs.chat import Message
 from ..errors import GymError, NotScored
-from .benchmark import Benchmark, Case, Episode, Score
+from .benchmark import UNFINISHED, Benchmark, Case, Episode, Score
 from .config import EvalConfig
 from .metrics import Sample
 from .models.base import ChatModel, ChatSampling, ModelFailure, Reply, Request
@@ -84,15 +85,20 @@ class Runner:
         for i, name in enumerate(self.ids):
             for sample in range(self.config.n):
                 key = name, sample
-                if key not in self.folder.replied or (self.retry_failed and key in self.folder.failed):
+                if key not in self.folder.replied or (self.retry_failed and self._to_retry(key)):
                     yield i, sample
+
+    def _to_retry(self, key: Key) -> bool:
+        unscored = self.folder.unscored.get(key)
+        return key in self.folder.failed or (unscored is not None and unscored["not_scored"] == UNFINISHED)
 
     def unscored(self) -> Iterator[tuple[int, int]]:
         """Numbers of cases and samples that were answered and have no score."""
         for i, name in enumerate(self.ids):
             for sample in range(self.config.n):
                 key = name, sample
-                if key in self.folder.replied and key not in self.folder.failed and key not in self.folder.scored:
+                answered = key in self.folder.replied and key not in self.folder.failed
+                if answered and key not in self.folder.scored and not (self.retry_failed and self._to_retry(key)):
                     yield i, sample
 
     async def run(self) -> bool:
@@ -152,7 +158,10 @@ class Runner:
         elif result.error is not None:
             self._not_scored(key, result.error)
         elif result.score is not None:
-            self._scored(case, number, result.score)
+            try:
+                self._scored(case, number, result.score)
+            except Exception as e:
+                self._not_scored(key, e)
         else:
             await self._hand_over(case, number, result.replies)
 
@@ -240,7 +249,7 @@ class Runner:
         if isinstance(error, GymError) and not isinstance(error, NotScored):
             self._fail(error)
             return
-        self.folder.add_not_scored(key, why_not(error))
+        self.folder.add_not_scored(key, error)
         if not isinstance(error, NotScored):
             self.folder.note(f"{key[0]} sample {key[1]}:\n{''.join(traceback.format_exception(error))}")
         self.progress.scored(None)
@@ -268,13 +277,14 @@ async def _all(tasks: Sequence["asyncio.Task[None]"]) -> None:
 
 
 def sample_of_case(case: Case, score: Score) -> Sample:
-    """A score as figures see it."""
-    return Sample(case.id, case.cluster or case.id, case.group, score.values)
+    """A score as figures see it, now as after it was written: numbers that are not finite count as none.
 
-
-def why_not(error: Exception) -> str:
-    """What to write down in the place of a score."""
-    return str(error) if isinstance(error, NotScored) else f"the scorer failed: {type(error).__name__}: {error}"
+    Raises:
+        TypeError, ValueError: a value is no number.
+    """
+    values = {name: None if value is None else float(value) for name, value in score.values.items()}
+    finite = {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
+    return Sample(case.id, case.cluster or case.id, case.group, finite)
 
 
 def reference_of(case: Case, turn: int) -> str | Message | None:

@@ -178,6 +178,8 @@ def print_summary(
         theirs = own.figures.get(name, {}) if own else {}
         table.add_row(*cells, *(f"{theirs[m]:.2f}" if m in theirs else "" for m in methods))
     console.print(table)
+    if summary["partial"]:
+        console.print(f"[bold red]Partial:[/] these figures are of {scored} of {asked} samples.", soft_wrap=True)
     if len(shown) < len(summary["columns"]):
         left_out = len(summary["columns"]) - len(shown)
         console.print(f"[dim]{left_out} figures without any case are in summary.json alone.[/]", soft_wrap=True)
@@ -207,12 +209,7 @@ def print_summary(
         if len(names) > 3:
             console.print(f"  {escape(named(names, sum(summary['failed'].values())))}", soft_wrap=True)
         console.print(f"  Ask them again: {command} eval --resume {quoted(run)} --retry-failed", soft_wrap=True)
-    if summary["not_scored"] > 0:
-        console.print(
-            f"[red]Not scored {summary['not_scored']}[/] (why: {quoted(run)}/scores.jsonl). Try again: "
-            f"{command} rescore {quoted(run)}",
-            soft_wrap=True,
-        )
+    _print_not_scored(console, run, summary, command)
     wrong = summary["not_passed"]
     if wrong and wrong["count"]:
         listed = escape(named(wrong["cases"], wrong["count"]))
@@ -225,6 +222,25 @@ def print_summary(
         f"[dim]The run is in[/] [bold]{escape(str(run))}[/][dim]: replies.jsonl, scores.jsonl, summary.json[/]",
         soft_wrap=True,
     )
+
+
+def _print_not_scored(console: Console, run: Path, summary: Mapping[str, Any], command: str) -> None:
+    """Name what was answered and has no score, and why: no fault of the model's, so it counts neither way."""
+    unscored = summary["not_scored_samples"]
+    if not unscored:
+        return
+    console.print(f"[bold red]Not scored {summary['not_scored']}:[/] no figure above counts them.", soft_wrap=True)
+    for u in unscored[:NAMES]:
+        console.print(f"[dim]  {escape(u['case'])}: {escape(u['text'][:200])}[/]", soft_wrap=True)
+    if summary["not_scored"] > NAMES:
+        console.print(f"  and {summary['not_scored'] - NAMES} more in summary.json and scores.jsonl")
+    if errors := summary["scorer_errors"]:
+        console.print(
+            f"  In {errors} of them the scorer failed: a fault of the benchmark or its data, not of the model. See "
+            f"{quoted(run)}/log.txt",
+            soft_wrap=True,
+        )
+    console.print(f"  Score anew, without asking the model: {command} rescore {quoted(run)}", soft_wrap=True)
 
 
 def _fitting(row: PaperRow, width: int, summary: Mapping[str, Any]) -> tuple[str, ...]:

@@ -43,6 +43,13 @@ def summarise(folder: EvalFolder, benchmark: Benchmark, config: EvalConfig, ids:
             failed.append({"case": record["case"], "sample": record["sample"], **record["failure"]})
     failed.sort(key=lambda f: (place[f["case"]], f["sample"]))
     asked = len(ids) * config.n
+    unscored = [
+        {"case": key[0], "sample": key[1], "text": record["not_scored"]}
+        | ({"error": record["error"]} if "error" in record else {})
+        for key, record in folder.unscored.items()
+        if key[0] in place and key[1] < config.n
+    ]
+    unscored.sort(key=lambda u: (place[u["case"]], u["sample"]))
     answered = sum((name, s) in folder.replied for name in ids for s in range(config.n)) - len(failed)
     columns = []
     for column in benchmark.columns:
@@ -70,6 +77,9 @@ def summarise(folder: EvalFolder, benchmark: Benchmark, config: EvalConfig, ids:
         "answered": answered,
         "scored": len(samples),
         "not_scored": answered - len(samples),
+        "not_scored_samples": unscored[:MOST_NAMES],
+        "scorer_errors": sum("error" in u for u in unscored),
+        "partial": len(samples) < asked,
         "cut": cut,
         "columns": columns,
         "failed": dict(sorted(Counter(f["kind"] for f in failed).items())),

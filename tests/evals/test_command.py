@@ -63,6 +63,26 @@ def test_config_and_resume_and_rescore(tmp_path):
     assert status == 2 and "temperature was 0.0, now 1.0" in " ".join(output.split())
 
 
+def test_the_status_says_where_something_has_no_score(tmp_path):
+    mine = tmp_path / "mine.py"
+    text = (
+        "from corrgrpo_gym.evals import Benchmark, Case, Column, Score, mean\n"
+        "class Mine(Benchmark):\n"
+        "    name, settings, columns = 'mine', {}, [Column('right', '', mean('right'))]\n"
+        "    cases = [Case(str(i), ({'role': 'user', 'content': 'x'},), reference='y', row=i) for i in range(3)]\n"
+        "    def score(self, case, replies):\n"
+        "        return Score({'right': 1 / (2 - case.row)})\n"
+    )
+    mine.write_text(text)
+    status, output = toys.run("eval", "--env", "mine.py:Mine", "--model", "reference", "--out", "r", cwd=tmp_path)
+    assert status == 1 and "2: " in output and "ZeroDivisionError" in output and "rescore r" in output, output
+    status, output = toys.run("rescore", "r", cwd=tmp_path)
+    assert status == 1 and "Partial: these figures are of 2 of 3 samples." in output, output
+    mine.write_text(text.replace("2 - case.row", "1 + case.row"))
+    status, output = toys.run("rescore", "r", cwd=tmp_path)
+    assert status == 0 and "3 scored" in output and "Partial" not in output, output
+
+
 def test_print_config_explains_every_key(tmp_path):
     status, output = toys.run("eval", "--env", "humaneval", "--model", "reference", "--print-config", "--n", "3")
     assert status == 0 and EvalConfig(**tomllib.loads(output)) == EvalConfig(env="humaneval", model="reference", n=3)

@@ -2,10 +2,12 @@
 
 import pytest
 
+from corrgrpo_gym.envs.loading import load
 from corrgrpo_gym.errors import GymError, NotScored
-from corrgrpo_gym.evals.benchmark import Case, Episode
+from corrgrpo_gym.evals.benchmark import Case, Episode, Score
 from corrgrpo_gym.evals.models.base import ModelFailure
 from corrgrpo_gym.evals.records import SCORES
+from corrgrpo_gym.evals.rescore import rescore
 
 from . import toys
 from .server import Response, Server, adds, completion, endpoint, error, half_wrong
@@ -25,14 +27,41 @@ def test_what_cannot_be_scored_now_is_scored_later(tmp_path, bench):
     bench.trouble = {3: NotScored("the judge is away"), 5: ZeroDivisionError("a bug")}
     printed, outcome = toys.start(tmp_path / "r", env="sums", model="reference")
     assert outcome.finished and outcome.summary["not_scored"] == 2 and outcome.summary["scored"] == 10
-    assert "Not scored 2" in printed
+    summary = outcome.summary
+    assert summary["partial"] and summary["scorer_errors"] == 1 and summary["columns"][0]["count"] == 10
+    assert [u["case"] for u in summary["not_scored_samples"]] == ["sum-3", "sum-5"]
+    assert "Partial: these figures are of 10 of 12 samples." in printed
+    assert "Not scored 2: no figure above counts them." in printed
+    assert "sum-3: the judge is away" in printed and "sum-5: the scorer failed: ZeroDivisionError: a bug" in printed
+    assert "In 1 of them the scorer failed: a fault of the benchmark or its data" in printed
+    assert f"without asking the model: corrgrpo-gym rescore {tmp_path / 'r'}" in printed.replace("python -m ", "")
     scores = toys.records(tmp_path / "r", SCORES)
     assert scores["sum-3", 0]["not_scored"] == "the judge is away"
     assert scores["sum-5", 0]["not_scored"] == "the scorer failed: ZeroDivisionError: a bug"
     assert "Traceback" in (tmp_path / "r/log.txt").read_text()
     bench.trouble = {}
-    _, outcome = toys.start(None, resume=tmp_path / "r")
+    printed, outcome = toys.start(None, resume=tmp_path / "r")
     assert outcome.summary["not_scored"] == 0 and outcome.summary["columns"][0]["value"] == 1
+    assert not outcome.summary["partial"] and "Not scored" not in printed and "Partial" not in printed
+
+
+@pytest.mark.parametrize("values", [{"right": "often"}, {"right": [1]}, 5])
+def test_what_is_no_score_is_the_scorers_fault(values, tmp_path, bench, monkeypatch):
+    score = bench.score
+    odd = lambda case, replies: Score(values) if case.row == 2 else score(case, replies)  # noqa: E731
+    monkeypatch.setattr(bench, "score", odd)
+    _, outcome = toys.start(tmp_path / "r", env="sums", model="reference")
+    assert (outcome.summary["scored"], outcome.summary["scorer_errors"]) == (11, 1)
+    before = toys.state(tmp_path / "r")
+    rescore(tmp_path / "r")
+    assert toys.state(tmp_path / "r") == before
+
+
+def test_figures_are_the_same_after_numbers_that_are_not_finite_were_written(tmp_path, bench, monkeypatch):
+    monkeypatch.setattr(bench, "score", lambda case, replies: Score({"right": float("nan") if case.row else 1}))
+    _, first = toys.start(tmp_path / "r", env="sums", model="reference")
+    assert first.summary["columns"][0]["count"] == 1 and first.summary["columns"][0]["value"] == 1
+    assert toys.start(None, resume=tmp_path / "r")[1].summary == first.summary
 
 
 def test_broken_data_stop_the_evaluation_and_lose_nothing(tmp_path, bench):
@@ -102,6 +131,27 @@ def test_an_episode_that_breaks_is_not_scored(tmp_path, bench, monkeypatch):
     monkeypatch.setattr(bench, "episode", Breaks, raising=False)
     _, outcome = toys.start(tmp_path / "r", env="sums", model="reference")
     assert outcome.summary["not_scored"] == 12 and len(toys.records(tmp_path / "r")) == 12
+    assert outcome.summary["scorer_errors"] == 6
+
+
+def test_an_episode_that_broke_off_is_not_scored_as_if_it_were_over(tmp_path, monkeypatch):
+    turn = toys.Talk.turn
+
+    def breaks(self, reply):
+        if self.task == 1 and self.turns == 1:
+            raise OSError("the tool is away")
+        return turn(self, reply)
+
+    talk = load(toys.TALK, here=True)
+    monkeypatch.setattr(talk, "turn", breaks)
+    _, outcome = toys.start(tmp_path / "r", env=toys.TALK, model="reference")
+    assert outcome.summary["scorer_errors"] == 1 and outcome.summary["columns"][0]["count"] == 2
+    monkeypatch.setattr(talk, "turn", turn)
+    for again in (lambda: toys.start(None, resume=tmp_path / "r")[1], lambda: rescore(tmp_path / "r")):
+        (unscored,) = again().summary["not_scored_samples"]
+        assert "--retry-failed" in unscored["text"]
+    _, outcome = toys.start(None, resume=tmp_path / "r", retry_failed=True)
+    assert outcome.summary["scored"] == 3 and outcome.summary["columns"][0]["value"] == pytest.approx(1)
 
 
 def test_a_model_that_breaks_is_a_failure(tmp_path, bench, monkeypatch):

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ...envs.chat import Message
-from ...errors import GymError, unknown
-from ..benchmark import Benchmark, Case, Score
+from ...errors import GymError, NotScored, unknown
+from ..benchmark import UNFINISHED, Benchmark, Case, Score
 from ..files import Files
 from ..metrics import Column, Sample, mean
 from ..models.base import Reply
@@ -104,8 +104,8 @@ class Asb(Benchmark):
         episode = self.episode(case)
         for reply in replies:
             if episode.advance(reply) is None:
-                break
-        return episode.score()
+                return episode.score()
+        raise NotScored(UNFINISHED)
 
     def _case(self, pair: Pair, kind: str) -> Case:
         shown = pair if kind == ATTACKED or self._clean_tools == "all" else None

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ...envs.chat import Message
-from ..benchmark import Benchmark, Case, Episode, Score
+from ...errors import NotScored
+from ..benchmark import UNFINISHED, Benchmark, Case, Episode, Score
 from ..files import Files
 from ..metrics import Column, Estimator, mean
 from ..models.base import Reply
@@ -97,8 +98,8 @@ class InjecAgent(Benchmark):
         episode = self.episode(case)
         for reply in replies:
             if episode.advance(reply) is None:
-                break
-        return episode.score()
+                return episode.score()
+        raise NotScored(UNFINISHED)
 
     def _case(self, task: Task) -> Case:
         row = task.row
