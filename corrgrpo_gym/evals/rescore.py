@@ -72,7 +72,7 @@ def rescore(run: Path, options: Mapping[str, Any] | None = None, console: Consol
         folder.write(FACTS, json.dumps({**facts, "scored": settings}, indent=2) + "\n")
         names = names[: config.limit or None]
         summary = summarise(folder, benchmark, config, names)
-        if all((name, s) in folder.replied for name in names for s in range(config.n)):
+        if summary["answered"] + sum(summary["failed"].values()) == summary["samples"]:
             folder.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
         else:
             screen.note("the evaluation is not finished: these are the figures of what there is")

@@ -81,7 +81,7 @@ class Runner:
         self._halt.set()
 
     def todo(self) -> Iterator[tuple[int, int]]:
-        """Numbers of cases and samples that are still to be generated."""
+        """Numbers of cases and samples that are still to be generated, in order, each once."""
         for i, name in enumerate(self.ids):
             for sample in range(self.config.n):
                 key = name, sample
@@ -92,14 +92,25 @@ class Runner:
         unscored = self.folder.unscored.get(key)
         return key in self.folder.failed or (unscored is not None and unscored["not_scored"] == UNFINISHED)
 
-    def unscored(self) -> Iterator[tuple[int, int]]:
+    def unscored(self) -> list[tuple[int, int]]:
         """Numbers of cases and samples that were answered and have no score."""
-        for i, name in enumerate(self.ids):
-            for sample in range(self.config.n):
-                key = name, sample
-                answered = key in self.folder.replied and key not in self.folder.failed
-                if answered and key not in self.folder.scored and not (self.retry_failed and self._to_retry(key)):
-                    yield i, sample
+        place = {name: i for i, name in enumerate(self.ids)}
+        return sorted(
+            (place[key[0]], key[1])
+            for key in self.folder.replied
+            if key[0] in place
+            and key[1] < self.config.n
+            and key not in self.folder.failed
+            and key not in self.folder.scored
+            and not (self.retry_failed and self._to_retry(key))
+        )
+
+    def missing(self) -> int:
+        """How many samples are still to be generated."""
+        known = set(self.ids)
+        there = [key for key in self.folder.replied if key[0] in known and key[1] < self.config.n]
+        again = sum(map(self._to_retry, there)) if self.retry_failed else 0
+        return len(self.ids) * self.config.n - len(there) + again
 
     async def run(self) -> bool:
         """Generate and score what is missing.
@@ -110,8 +121,8 @@ class Runner:
         Raises:
             GymError: nothing can be answered, scored or written; what is finished is saved.
         """
-        # Both lists are made now: what this session generates is scored as it comes.
-        unscored, todo = list(self.unscored()), iter(list(self.todo()))
+        # This list is made now: what this session generates is scored as it comes.
+        unscored, todo = self.unscored(), self.todo()
         tasks = [asyncio.create_task(self._guard(self._score_saved(unscored)))] if unscored else []
         tasks += [asyncio.create_task(self._guard(self._work(todo))) for _ in range(self.model.concurrency)]
         halted = asyncio.create_task(self._halt.wait())

@@ -66,9 +66,11 @@ def evaluate(
         GymError: wrong configuration or data, a folder that holds another evaluation, a model that cannot answer.
     """
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    answering = Path(config.answers).stem or config.model or "endpoint"
+    answering = (Path(config.answers).resolve().stem if config.answers else "") or config.model or "endpoint"
     name = f"eval-{config.env}-{answering}-{stamp}".replace("/", "_").replace(":", "_")
     path = out or Path("runs") / name
+    if path.exists() and not path.is_dir():
+        raise GymError(f"--out {path} is a file; a run needs a folder")
     if (path / CONFIG).exists():
         check_same(path, config)
     elif (path / REPLIES).exists():
@@ -219,7 +221,7 @@ class _Session:
             runner.stop()
 
         runner = Runner(self.benchmark, self.model, self.config, folder, self.screen, self.ids, self.retry_failed)
-        missing, unscored = len(list(runner.todo())), len(list(runner.unscored()))
+        missing, unscored = runner.missing(), len(runner.unscored())
         if (self.path / CONFIG).exists() and missing:
             await self._check()
         facts = {
@@ -252,7 +254,8 @@ class _Session:
             folder.note("end" + (f", after troubles with the endpoint: {troubles}" if troubles else ""))
         command = command_name()
         if not finished:
-            done = sum((name, s) in folder.replied for name in self.ids for s in range(self.config.n))
+            known = set(self.ids)
+            done = sum(case in known and sample < self.config.n for case, sample in folder.replied)
             self.screen.console.print(
                 f"Interrupted after {done} of {total} samples, which are saved. Go on with:\n"
                 f"  {command} eval --resume {quoted(self.path)}",

@@ -50,7 +50,7 @@ def summarise(folder: EvalFolder, benchmark: Benchmark, config: EvalConfig, ids:
         if key[0] in place and key[1] < config.n
     ]
     unscored.sort(key=lambda u: (place[u["case"]], u["sample"]))
-    answered = sum((name, s) in folder.replied for name in ids for s in range(config.n)) - len(failed)
+    answered = sum(case in place and sample < config.n for case, sample in folder.replied) - len(failed)
     columns = []
     for column in benchmark.columns:
         estimate = column.estimate(samples)

@@ -2,8 +2,10 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 
 import pytest
@@ -110,6 +112,23 @@ def test_print_config_explains_every_key(tmp_path):
         (["--env", toys.ENV, "--model", "reference", "--against-paper"], "the paper has no figures for this"),
         (["--env", toys.ENV, "--base-url", "http://127.0.0.1:9/v1", "--model", "m"], "nobody answers at"),
         (["--env", toys.ENV, "--base-url", "ftp://x"], "is not an address"),
+        (["--env", "x", "--base-url", "http://localhost:99999/v1"], "Port out of range"),
+        (["--env", "x", "--base-url", "http://localhost:abc/v1"], "is not an address such as"),
+        (["--env", "x", "--base-url", "http://[::1/v1"], "Invalid IPv6"),
+        (["--env", "x", "--base-url", "localhost:8000"], "does not begin with http:// or https://"),
+        (["--env", "x", "--base-url", "http:///v1"], "it has no host"),
+        (["--env", "x", "--base-url", "http://a\nb/v1"], "it holds a space, a line end"),
+        (["--env", "x", "--base-url", "http://ü..x/v1"], "there is no such host name"),
+        (["--env", "x", "--model", "m", "--system", b"\xff\xfe"], "configuration key system holds bytes that are not"),
+        (["--env", "x", "--model", "m", "--stop", b"\xff"], "configuration key stop holds bytes that are not UTF-8"),
+        (["--env", "x", "--base-url", "http://x", "--extra-body", '{"a": [NaN]}'], "extra_body holds nan"),
+        (["--env", "x", "--base-url", "http://x", "--extra-body", "[" * 100_000], "--extra-body is not JSON"),
+        (["--env", "x", "--model", "m", "--limit", "-1"], "configuration key limit"),
+        (["--env", "x", "--model", "m", "--temperature", "nan"], "configuration key temperature"),
+        (["--env", "x", "--model", "m", "--price-in", "inf"], "configuration key price_in"),
+        (["--env", "x", "--model", "m", "--timeout", "1e300"], "configuration key timeout"),
+        (["--env", "x", "--model", "m", "--seed", "9" * 20], "configuration key seed"),
+        (["--env", toys.ENV, "--model", "reference", "--out", "wrong.toml"], "--out wrong.toml is a file"),
         (["--resume", "absent"], "it is not a run folder"),
         (["--resume", "r", "--config", "c"], "leave --config and --out out"),
         (["--config", "wrong.toml"], "unknown configuration key 'temprature'. Did you mean 'temperature'"),
@@ -117,11 +136,26 @@ def test_print_config_explains_every_key(tmp_path):
 )
 def test_mistakes(args, message, tmp_path):
     (tmp_path / "wrong.toml").write_text('env = "x"\nmodel = "m"\ntemprature = 1\n')
-    out = [] if "--resume" in args else ["--out", "r"]
+    out = [] if {"--resume", "--out"} & set(args) else ["--out", "r"]
     status, output = toys.run("eval", *args, *out, cwd=tmp_path)
     output = " ".join(output.split())
     assert status == 2 and message in output and "Traceback" not in output and output.count("error:") == 1
     assert not (tmp_path / "r").exists()
+
+
+def test_samples_without_number_are_begun_at_once_and_end_when_told_to(tmp_path):
+    with Server(adds) as server:
+        args = ("--env", toys.ENV, "--base-url", server.url, "--model", "m", "--limit", 1, "--n", 10**12, "--out", "r")
+        process = toys.command("eval", *args, cwd=tmp_path)
+        try:
+            deadline = time.monotonic() + 60
+            while len(server.asked) < 20 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 130 and "of 1000000000000 samples, which are saved" in output, output
 
 
 def test_help_shows_every_option_with_its_default():

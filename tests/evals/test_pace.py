@@ -77,6 +77,10 @@ def test_a_wait_holds_for_all():
     asyncio.run(session())
 
 
+def test_backoff_after_any_number_of_tries():
+    assert LONGEST / 2 <= backoff(1100) <= LONGEST and LONGEST / 2 <= backoff(10**30) <= LONGEST
+
+
 def test_backoff_grows_with_jitter_up_to_a_minute():
     for attempt, most in ((1, 0.5), (2, 1.0), (5, 8.0), (50, LONGEST)):
         waits = [backoff(attempt) for _ in range(200)]

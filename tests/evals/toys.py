@@ -139,7 +139,7 @@ def state(out):
 def command(*args, cwd=None, **environment):
     """The command line in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "corrgrpo_gym", *map(str, args)],
+        [sys.executable, "-m", "corrgrpo_gym", *(a if isinstance(a, bytes) else str(a) for a in args)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -11,6 +11,7 @@ import openai
 
 from ...envs.chat import Message
 from ...errors import GymError, unknown
+from ..config import address_problem
 from .base import ModelFailure, Reply, Request
 from .bodies import BoundedClient, TooLarge
 from .pace import BACKOFF, Pace, backoff
@@ -62,8 +63,8 @@ class Endpoint:
         retries: int = 8,
         base: float = BACKOFF,
     ):
-        if urlsplit(base_url).scheme not in ("http", "https"):
-            raise GymError(f"--base-url {base_url!r} is not an address such as http://localhost:8000/v1")
+        if (problem := address_problem(base_url)) is not None:
+            raise GymError(f"{base_url!r} is not an address such as http://localhost:8000/v1: {problem}")
         self.model, self.completions = model, completions
         # More are prepared than are sent: when an answer comes, the next request is ready to go.
         self.concurrency = concurrency + max(1, concurrency // 4)

@@ -80,7 +80,8 @@ class Pace:
 
 def backoff(attempt: int, base: float = BACKOFF) -> float:
     """Seconds before attempt number `attempt` (from 1): exponential, with jitter, at most a minute."""
-    return min(LONGEST, base * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+    # 2 to the power of a thousand and more is no float; a minute comes long before.
+    return min(LONGEST, base * 2 ** min(attempt - 1, 60)) * random.uniform(0.5, 1.0)
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
