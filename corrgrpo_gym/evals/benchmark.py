@@ -1,9 +1,9 @@
 """What a benchmark is: cases with prompts, a scorer, and the columns of its table."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from ..envs.chat import Message
 from .metrics import Column, Sample
@@ -35,6 +35,32 @@ class Case:
     cluster: str = ""
     group: str = ""
     row: Any = None
+
+
+class Caveat(str):
+    """A caveat about some cases alone: reports leave it out where none of them took part.
+
+    Args:
+        text: the line; what is `listed` follows it.
+        cases: ids of those cases; or a group of ids by the name that is shown for it.
+        listed: whether the names follow.
+    """
+
+    def __new__(cls, text: str, cases: Collection[str] | Mapping[str, Collection[str]], listed: bool = False) -> Self:
+        """The whole line, with all names."""
+        groups = cases if isinstance(cases, Mapping) else {case: (case,) for case in cases}
+        line = super().__new__(cls, text + ", ".join(groups) if listed else text)
+        line._text, line._groups, line._listed = text, groups, listed
+        return line
+
+    def among(self, ids: Set[str]) -> str | None:
+        """The line for cases that took part; None where it is about none of them."""
+        names = [name for name, cases in self._groups.items() if not ids.isdisjoint(cases)]
+        return None if not names else self._text + ", ".join(names) if self._listed else self._text
+
+    _text: str
+    _groups: Mapping[str, Collection[str]]
+    _listed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +114,8 @@ class Benchmark(ABC):
             resumes with equal settings only.
         cases: in a fixed order.
         columns: of the table, in order.
-        caveats: known faults of the data, and departures from upstream, a line each, for the report.
+        caveats: known faults of the data, and departures from upstream, a line each, for the report; a `Caveat` is
+            about some cases alone.
         paper: keys of paper_results by column: where `--against-paper` finds the paper's figures.
         passing: the metric that is 1 for a right answer; the report names the cases in which it is not. By default the
             first column's; "-" where answers are graded and none is right or wrong.

@@ -1,11 +1,11 @@
 """What an evaluation came to, from its files."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from .. import __version__
-from .benchmark import Benchmark
+from .benchmark import Benchmark, Caveat
 from .config import EvalConfig
 from .metrics import Sample
 from .records import EvalFolder
@@ -89,8 +89,14 @@ def summarise(folder: EvalFolder, benchmark: Benchmark, config: EvalConfig, ids:
         "tokens": {k: tokens[k] for k in ("prompt", "completion", "reasoning") if tokens[k]},
         "cost": cost(config, tokens["prompt"], tokens["completion"]),
         "notes": dict(sorted(notes.items())),
-        "caveats": [*benchmark.caveats, *benchmark.remarks(samples)],
+        "caveats": [*_caveats(benchmark, set(ids)), *benchmark.remarks(samples)],
     }
+
+
+def _caveats(benchmark: Benchmark, ids: Set[str]) -> list[str]:
+    """Those that are about the cases that took part."""
+    lines = (c.among(ids) if isinstance(c, Caveat) else c for c in benchmark.caveats)
+    return [line for line in lines if line is not None]
 
 
 def _ordered(folder: EvalFolder, place: dict[str, int], n: int) -> list[Sample]:

@@ -53,6 +53,10 @@ def test_missing_and_unknown_cases(tmp_path):
     assert outcome.summary["failed"] == {"no_answer": 2} and outcome.summary["scored"] == 22
     assert "1 cases of a.jsonl are not in this benchmark: 'product-1' (line 23)" in printed
     assert "2 cases have no answer in a.jsonl" in printed
+    printed, outcome = toys.start(tmp_path / "few", answers=file, limit=4)
+    assert outcome.summary["failed"] == {"no_answer": 1} and "1 cases have no answer in a.jsonl" in printed
+    printed, _ = toys.start(tmp_path / "none", answers=file, limit=2)
+    assert "have no answer" not in printed
     file = written(tmp_path / "b.jsonl", {"case": "product-1", "answer": "1"}, {"case": 7, "answer": "1"})
     with pytest.raises(
         GymError, match="no answer for any case. Cases are named 'sum-0'.*; the file's: 'product-1', '7'"

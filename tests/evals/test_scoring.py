@@ -4,7 +4,7 @@ import pytest
 
 from corrgrpo_gym.envs.loading import load
 from corrgrpo_gym.errors import GymError, NotScored
-from corrgrpo_gym.evals.benchmark import Case, Episode, Score
+from corrgrpo_gym.evals.benchmark import Case, Caveat, Episode, Score
 from corrgrpo_gym.evals.models.base import ModelFailure
 from corrgrpo_gym.evals.records import SCORES
 from corrgrpo_gym.evals.rescore import rescore
@@ -83,6 +83,19 @@ def test_names_of_cases_are_unique(tmp_path, bench):
     with pytest.raises(GymError, match="no cases"):
         toys.start(tmp_path / "r", env="sums", model="reference")
     assert not (tmp_path / "r").exists()
+
+
+def test_caveats_are_those_of_the_cases_that_took_part(tmp_path, bench, monkeypatch):
+    several = Caveat("several answers: ", ["sum-1", "sum-4"], listed=True)
+    group = Caveat("odd: ", {"all of them": ["sum-5", "sum-6"]}, listed=True)
+    monkeypatch.setattr(bench, "caveats", ["Known.", several, Caveat("sum-3: wrong", ["sum-3"]), group])
+    assert bench.caveats[1:] == ["several answers: sum-1, sum-4", "sum-3: wrong", "odd: all of them"]
+    printed, outcome = toys.start(tmp_path / "r", env="sums", model="reference", limit=2)
+    assert outcome.summary["caveats"] == ["Known.", "several answers: sum-1"] and "sum-4" not in printed
+    _, outcome = toys.start(None, resume=tmp_path / "r", limit=6)
+    assert outcome.summary["caveats"] == bench.caveats
+    _, outcome = toys.start(tmp_path / "one", env="sums", model="reference", limit=1)
+    assert outcome.summary["caveats"] == ["Known."]
 
 
 class Relay(Episode):

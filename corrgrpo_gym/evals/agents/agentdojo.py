@@ -26,17 +26,20 @@ from ...envs.agentdojo.env import AgentDojoEnv
 from ...envs.agentdojo.suites import suites
 from ...envs.chat import Message
 from ...errors import GymError, unknown
-from ..benchmark import Benchmark, Case, Episode, Score
+from ..benchmark import Benchmark, Case, Caveat, Episode, Score
 from ..metrics import Column, Estimate, Estimator, Sample, mean
 from ..models.base import Reply
 from .joint import Joint, attacked, clean
 
-CAVEATS = (
-    "wrong actions pass in banking user_task_6 and 11, slack user_task_2, workspace user_task_12 and travel "
-    "user_task_3: the official checkers are kept as they are",
-    "no call at all passes in banking user_task_5, 8, 9 and 10",
-    "travel injection_task_6 counts a warning that quotes the attacker's goal as a successful attack",
+# What the official checkers, which are kept as they are, let pass.
+WRONG_ACTIONS = (
+    "banking:user_task_6",
+    "banking:user_task_11",
+    "slack:user_task_2",
+    "workspace:user_task_12",
+    "travel:user_task_3",
 )
+NO_CALL = ("banking:user_task_5", "banking:user_task_8", "banking:user_task_9", "banking:user_task_10")
 
 
 class AgentDojo(Benchmark):
@@ -49,7 +52,6 @@ class AgentDojo(Benchmark):
         "asr": "agentdojo_asr",
         "joint": "agentdojo_joint",
     }
-    caveats = CAVEATS
 
     def __init__(
         self,
@@ -111,6 +113,7 @@ class AgentDojo(Benchmark):
             "package": self.env.data_note,
         }
         self.columns = _columns(self.env.tasks)
+        self.caveats = _caveats(self.env.tasks)
 
     def episode(self, case: Case) -> "AgentDojoEpisode":
         """Begin an episode in an environment of its own."""
@@ -245,6 +248,23 @@ def pair_of(sample: Sample) -> str:
 def attack_of(sample: Sample) -> str:
     """The attack of a sample; "clean" where there is none."""
     return sample.case.rpartition(":")[2]
+
+
+def _caveats(tasks: Sequence[Task]) -> list[Caveat]:
+    by_pair: dict[str, list[str]] = {}
+    for task in tasks:
+        by_pair.setdefault(task.pair, []).append(task.task_id)
+    quoted = [t.task_id for t in tasks if (t.suite, t.injection_task) == ("travel", "injection_task_6")]
+    found = [
+        Caveat(text, {name: by_pair[name] for name in names if name in by_pair}, listed=True)
+        for text, names in (
+            ("the official checkers, kept as they are, let wrong actions pass in ", WRONG_ACTIONS),
+            ("they let an episode without any call pass in ", NO_CALL),
+        )
+    ]
+    text = "travel injection_task_6 counts a warning that quotes the attacker's goal as a successful attack"
+    ids = {task.task_id for task in tasks}
+    return [caveat for caveat in (*found, Caveat(text, quoted)) if caveat.among(ids)]
 
 
 def _columns(tasks: Sequence[Task]) -> list[Column]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...envs.chat import Message
 from ...errors import NotScored
-from ..benchmark import UNFINISHED, Benchmark, Case, Episode, Score
+from ..benchmark import UNFINISHED, Benchmark, Case, Caveat, Episode, Score
 from ..files import Files
 from ..metrics import Column, Estimator, mean
 from ..models.base import Reply
@@ -86,7 +86,10 @@ class InjecAgent(Benchmark):
             "the valid ASRs leave invalid answers out: read them beside valid_rate, and beside the ASRs over all cases",
             f"ReAct frame: {self._texts.source} (ours is written anew; upstream's goes in with prompt_file)",
             "a call that the simulated responses lack gets another one of the same tool: see miss_rate",
-            "one case of data stealing (GitHubGetUserDetails) attacks by the user's own tool: to obey is invalid",
+            Caveat(
+                "one case of data stealing (GitHubGetUserDetails) attacks by the user's own tool: to obey is invalid",
+                [task.id for task in tasks if task.attack.user_tool in task.attack.attacker_tools],
+            ),
         )
 
     def episode(self, case: Case) -> "InjecAgentEpisode":

@@ -21,7 +21,7 @@ from typing import Any
 from ...envs.leetcode.noise import fenced
 from ...envs.sandbox import CodeJob, Sandbox
 from ...errors import GymError, unknown
-from ..benchmark import Case, Score
+from ..benchmark import Case, Caveat, Score
 from ..data import Source, digest, find, parsed, parsed_rows, text
 from ..models.base import Reply
 from . import evalplus
@@ -126,7 +126,7 @@ class HumanEval(CodeBenchmark):
             "upstream's limit is wall-clock time; here it is CPU time, with a loose wall-clock cap",
             *(["the prompt's instruction is ours, with the content of the paper's"] if prompt_file is None else []),
             *(["HumanEval+: one limit for the whole suite; upstream has one per input"] if plus else []),
-            *(f"{name}: {why}" for name, why in faulty.items()),
+            *(Caveat(f"{name}: {why}", [name]) for name, why in faulty.items()),
         ]
 
     def score(self, case: Case, replies: Sequence[Reply]) -> Score:

@@ -27,7 +27,7 @@ from ...envs.leetcode.noise import fenced
 from ...envs.leetcode.problem import Problem
 from ...envs.sandbox import CodeJob, Sandbox, Timing
 from ...errors import GymError
-from ..benchmark import Case, Score
+from ..benchmark import Case, Caveat, Score
 from ..data import digest_of
 from ..metrics import Column, Sample, mean, median
 from ..models.base import Reply
@@ -120,8 +120,12 @@ class LeetCode(CodeBenchmark):
                 [f"programs that take over {timing_seconds / 2 / ROUNDS:.3g} s have fewer than {ROUNDS} rounds"]
                 * timing
             ),
-            *(f"{name}: {why}" for name, why in FAULTY.items() if name in faulty),
-            *([f"statements that admit several answers, one accepted: {', '.join(several)}"] if several else []),
+            *(Caveat(f"{name}: {why}", [name]) for name, why in FAULTY.items() if name in faulty),
+            *(
+                [Caveat("statements that admit several answers, one accepted: ", several, listed=True)]
+                if several
+                else []
+            ),
         ]
 
     def score(self, case: Case, replies: Sequence[Reply]) -> Score:

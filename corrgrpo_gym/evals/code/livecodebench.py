@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ...envs.sandbox import CodeJob, Sandbox
-from ..benchmark import Case, Score
+from ..benchmark import Case, Caveat, Score
 from ..data import Source, digest, find, parsed_rows, text
 from ..metrics import Column, pass_at
 from ..models.base import Reply
@@ -163,7 +163,7 @@ class LiveCodeBench(CodeBenchmark):
             "each test has a fresh process and 6 s of CPU time; upstream: one process, wall-clock time",
             "scripts have real standard streams; upstream replaces sys.stdin",
             *(["the prompt is ours, with the content of LiveCodeBench's"] if prompt_file is None else []),
-            *([f"statements that admit several answers, one accepted: {', '.join(faulty)}"] if faulty else []),
+            *([Caveat("statements that admit several answers, one accepted: ", faulty, listed=True)] if faulty else []),
         ]
 
     def score(self, case: Case, replies: Sequence[Reply]) -> Score:

@@ -23,7 +23,7 @@ from typing import Any
 from ...envs.leetcode.noise import fenced
 from ...envs.sandbox import CodeJob, Sandbox
 from ...errors import GymError
-from ..benchmark import Case, Score
+from ..benchmark import Case, Caveat, Score
 from ..data import Source, digest, find, parsed, parsed_rows, text
 from ..models.base import Reply
 from . import evalplus
@@ -148,7 +148,7 @@ class Mbpp(CodeBenchmark):
             "limits are CPU time; upstream sets none",
             *(["the prompt's instruction is ours, with the content of the paper's"] if prompt_file is None else []),
             *(_PLUS_CAVEATS if plus else []),
-            *(f"{name}: {why}" for name, why in faulty.items()),
+            *(Caveat(f"{name}: {why}", [name]) for name, why in faulty.items()),
         ]
 
     def score(self, case: Case, replies: Sequence[Reply]) -> Score:

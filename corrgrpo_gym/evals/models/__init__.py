@@ -24,7 +24,7 @@ def open_model(config: "EvalConfig", cases: Iterable[str]) -> ChatModel:
     if config.answers:
         from .saved import SavedAnswers
 
-        return SavedAnswers(config.answers, cases, config.concurrency or 64)
+        return SavedAnswers(config.answers, cases, config.concurrency or 64, config.limit)
     if config.base_url:
         from .endpoint import Endpoint
 

@@ -27,6 +27,7 @@ class SavedAnswers:
         path: the file, or a run folder of `corrgrpo-gym eval`.
         cases: ids of the cases that there are.
         concurrency: answers at once.
+        limit: how many of the cases are asked, the first ones; 0 for all.
 
     Attributes:
         notes: what is odd about the file, for people.
@@ -35,7 +36,7 @@ class SavedAnswers:
         GymError: a line that is none of these (named), two lines for one sample, or no line for any case.
     """
 
-    def __init__(self, path: str | Path, cases: Iterable[str], concurrency: int = 64):
+    def __init__(self, path: str | Path, cases: Iterable[str], concurrency: int = 64, limit: int = 0):
         self.concurrency = concurrency
         self.path = Path(path).expanduser()
         run = self.path.is_dir()
@@ -43,7 +44,8 @@ class SavedAnswers:
             self.path = self.path / "replies.jsonl"
         if not self.path.is_file():
             raise GymError(f"saved answers: there is no file {self.path} (current directory: {Path.cwd()})")
-        known = set(cases)
+        names = list(cases)
+        known = set(names)
         self._places: dict[tuple[str, int], int] = {}
         lines: dict[tuple[str, int], int] = {}
         counts: dict[str, int] = {}
@@ -69,7 +71,7 @@ class SavedAnswers:
             ours = ", ".join(map(repr, sorted(known)[:SHOWN]))
             theirs = ", ".join(map(repr, list(unknown)[:SHOWN])) or "none"
             raise GymError(f"{self.path} has no answer for any case. Cases are named {ours}; the file's: {theirs}")
-        missing = len(known - {case for case, _ in self._places})
+        missing = len(set(names[: limit or None]) - {case for case, _ in self._places})
         self.notes = []
         if unknown:
             first = ", ".join(f"{case!r} (line {line})" for case, line in list(unknown.items())[:SHOWN])

@@ -42,7 +42,6 @@ class Rlla(Benchmark):
             "strict_reference": strict_reference,
             "data": digest_of([(d.messages, d.label) for d in loaded.dialogues]),
         }
-        called = sum(bool(d.calls) for d in loaded.dialogues)
         self.columns = [
             Column("function", "names of the functions, of 100", mean("function")),
             Column("param_name", "names of the parameters, of 100", mean("param_name")),
@@ -53,7 +52,7 @@ class Rlla(Benchmark):
         if not loaded.embedded:
             self.paper = {name: f"rlla_{name}" for name in ("function", "param_name", "param_value", "all_exact")}
         self.caveats = [
-            f"all but format are over the {called} of {len(loaded.dialogues)} rows whose label has calls",
+            "all but format are over the rows whose label has calls",
             "native calls count like those in the label's dialect",
         ]
         if not strict_reference:

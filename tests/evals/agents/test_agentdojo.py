@@ -235,7 +235,14 @@ def test_the_papers_cases():
     assert case.id == "workspace:user_task_1:injection_task_0:important_instructions"
     assert case.cluster == "workspace:user_task_1" and case.group == "workspace"
     assert set(made.paper) <= {column.name for column in made.columns}
-    assert any("banking user_task_6 and 11" in text for text in made.caveats)
+    ids = {case.id for case in made.cases}
+    assert [c.among(ids) for c in made.caveats] == list(made.caveats)
+    assert made.caveats[0].endswith("let wrong actions pass in slack:user_task_2")
+    ran = {case.id for case in made.cases if case.group == "travel"}
+    assert [c.among(ran) for c in made.caveats] == [None, made.caveats[1]] and "injection_task_6" in made.caveats[1]
+    banking = AgentDojo(split="train", suite="banking").caveats
+    assert banking[0].endswith("banking:user_task_6, banking:user_task_11") and len(banking) == 2
+    assert "without any call pass in banking:user_task_5, " in banking[1]
 
 
 @pytest.mark.parametrize(
@@ -293,4 +300,4 @@ def test_the_command(tmp_path):
     options = {"suite": "banking", "reference": "obeying", "attacks": "direct"}
     printed, outcome = toys.start(tmp_path / "r", env="agentdojo", options=options, model="reference")
     assert outcome.finished and outcome.summary["scored"] == 20
-    assert "joint %" in printed and "user_task_6 and 11" in printed
+    assert "joint %" in printed and "To know" not in printed
