@@ -3,7 +3,7 @@
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -151,123 +151,129 @@ def list_recipes() -> None:
     typer.echo("Look at one: corrgrpo-gym train --config NAME --dry-run (any --algo). Every key: --print-config.")
 
 
+def _asked(topic: str, text: str, default: str = "", metavar: str = "", name: str | None = None) -> Any:
+    """An option of `eval`: its topic in the help, what it is, its default, and what stands for its value."""
+    text = f"{text} [default: {default}]" if default else text
+    names = (name,) if name else ()
+    return typer.Option(*names, help=text, metavar=metavar, show_default=False, rich_help_panel=topic)
+
+
 @app.command("eval")
 def evaluate(
     env: Annotated[
         str | None,
-        typer.Option(
-            help="Benchmark: leetcode, humaneval, mbpp, livecodebench, rlla, api-bank, bfcl, agentdojo, asb, "
-            "injecagent; or an environment: a name of `corrgrpo-gym envs`; or package.module:thing, file.py:thing.",
-            show_default="required",
+        _asked(
+            "What is asked",
+            "Benchmark: leetcode, humaneval, mbpp, livecodebench, rlla, api-bank, bfcl, agentdojo, asb, injecagent. Or "
+            "an environment: a name of `corrgrpo-gym envs`, package.module:thing, file.py:thing.",
+            metavar="NAME",
         ),
     ] = None,
+    data: Annotated[str | None, _asked("What is asked", "auto, hub, or a path.", "auto", "PATH")] = None,
+    option: Annotated[
+        list[str] | None,
+        _asked(
+            "What is asked",
+            "An option of the benchmark or environment, such as split=train; may be given again.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+    prompt: Annotated[
+        Path | None, _asked("What is asked", "Another prompt, for benchmarks that take one.", metavar="FILE")
+    ] = None,
+    limit: Annotated[int | None, _asked("What is asked", "Only the first cases; 0: all.", "0", "N")] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            help="What the endpoint calls the model; without --base-url a hub id, a folder, a .gguf file, a run folder "
-            "of a training; or `reference`: the gold answers.",
-            show_default="the endpoint's only one",
+        _asked(
+            "Who answers",
+            "With --base-url the endpoint's name of it; may be left out where it has but one. Without: a hub id, a "
+            "folder, a .gguf file, a run folder of a training, or `reference`: the gold answers.",
+            metavar="NAME",
         ),
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option(help="OpenAI-compatible endpoint, such as http://localhost:8000/v1.", show_default="none"),
+        _asked("Who answers", "OpenAI-compatible endpoint, such as http://localhost:8000/v1.", metavar="URL"),
     ] = None,
     answers: Annotated[
         Path | None,
-        typer.Option(
-            help="Saved answers instead of a model: JSON lines with case, sample, answer; or a run folder.",
-            show_default="none",
-        ),
+        _asked("Who answers", "Saved answers: JSON lines with case, sample, answer; or a run folder.", metavar="FILE"),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="auto, hub, or a path.", show_default="auto")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="An option of the benchmark or environment, such as split=train; may be given again.",
-            show_default="none",
-        ),
+    engine: Annotated[
+        str | None, _asked("Who answers", "Of a local model: vllm, transformers.", "auto", "NAME")
     ] = None,
-    prompt: Annotated[
-        Path | None,
-        typer.Option(help="File with another prompt, for benchmarks that take one.", show_default="none"),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first cases.", show_default="all")] = None,
-    n: Annotated[int | None, typer.Option("--n", help="Samples per case.", show_default="1")] = None,
-    temperature: Annotated[float | None, typer.Option(help="0: greedy.", show_default="0")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Nucleus sampling.", show_default="1")] = None,
+    device: Annotated[str | None, _asked("Who answers", "Of a local model: cpu, cuda.", "auto", "NAME")] = None,
+    n: Annotated[int | None, _asked("How answers are drawn", "Samples per case.", "1", "N", "--n")] = None,
+    temperature: Annotated[float | None, _asked("How answers are drawn", "0: greedy.", "0", "X")] = None,
+    top_p: Annotated[float | None, _asked("How answers are drawn", "Nucleus sampling.", "1", "X")] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(help="Tokens of an answer, reasoning included; 0: what the model allows.", show_default="2048"),
+        _asked(
+            "How answers are drawn",
+            "Tokens of an answer, reasoning included; 0: what the model allows.",
+            "2048",
+            "N",
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Sample s is drawn with seed + s; -1: none is sent.", show_default="0")
+        int | None,
+        _asked("How answers are drawn", "Sample s is drawn with seed + s; -1: none is sent.", "0", "N"),
     ] = None,
     stop: Annotated[
-        list[str] | None, typer.Option(help="A text that ends an answer; may be given again.", show_default="none")
+        list[str] | None,
+        _asked("How answers are drawn", "A text that ends an answer; may be given again.", metavar="TEXT"),
     ] = None,
-    system: Annotated[str | None, typer.Option(help="A system message in front.", show_default="none")] = None,
-    extra_body: Annotated[
-        str | None, typer.Option(help="Further fields of requests to the endpoint, as JSON.", show_default="none")
-    ] = None,
+    system: Annotated[str | None, _asked("How answers are drawn", "A system message in front.", metavar="TEXT")] = None,
     completions: Annotated[
-        bool,
-        typer.Option("--completions", help="Plain completions, without a chat template.", show_default="off"),
+        bool, _asked("Endpoint", "Plain completions, without a chat template.", name="--completions")
     ] = False,
+    extra_body: Annotated[
+        str | None, _asked("Endpoint", 'Further fields of requests, such as {"top_k": 20}.', metavar="JSON")
+    ] = None,
     api_key_env: Annotated[
-        str | None,
-        typer.Option(help="Environment variable with the endpoint's key.", show_default="OPENAI_API_KEY"),
+        str | None, _asked("Endpoint", "Environment variable that holds the key.", "OPENAI_API_KEY", "NAME")
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(help="Requests at the same time; fewer while the endpoint is overloaded.", show_default="16"),
+        _asked("Endpoint", "Requests at once, fewer while it is overloaded; a local model: 32.", "16", "N"),
     ] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds that a request may take.", show_default="600")] = None,
-    retries: Annotated[int | None, typer.Option(help="Times that a request is sent again.", show_default="8")] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="Of a local model: vllm, transformers.", show_default="auto")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="Of a local model: cpu, cuda.", show_default="auto")] = None,
+    timeout: Annotated[float | None, _asked("Endpoint", "Seconds that a request may take.", "600", "X")] = None,
+    retries: Annotated[int | None, _asked("Endpoint", "Times that a request is sent again.", "8", "N")] = None,
     price_in: Annotated[
-        float | None, typer.Option(help="Price of a million prompt tokens, for the cost.", show_default="none")
+        float | None, _asked("Endpoint", "Price of a million prompt tokens, for the cost.", metavar="X")
     ] = None,
-    price_out: Annotated[
-        float | None, typer.Option(help="Price of a million answer tokens.", show_default="none")
+    price_out: Annotated[float | None, _asked("Endpoint", "Price of a million answer tokens.", metavar="X")] = None,
+    out: Annotated[
+        Path | None,
+        _asked(
+            "Run and report",
+            "Run folder; one that holds this evaluation is gone on with.",
+            "runs/eval-ENV-MODEL-DATE",
+            "FOLDER",
+        ),
     ] = None,
+    resume: Annotated[
+        Path | None, _asked("Run and report", "Go on with this run and its configuration.", metavar="RUN")
+    ] = None,
+    retry_failed: Annotated[
+        bool, _asked("Run and report", "Ask for failed samples again.", name="--retry-failed")
+    ] = False,
+    config: Annotated[
+        Path | None,
+        _asked("Run and report", "TOML file; a run's own config.toml repeats the run.", metavar="FILE"),
+    ] = None,
+    print_config: Annotated[
+        bool,
+        _asked("Run and report", "Print the configuration, every key explained, and stop.", name="--print-config"),
+    ] = False,
     against_paper: Annotated[
         bool,
-        typer.Option("--against-paper", help="Show the paper's figures for this model, or all.", show_default="off"),
+        _asked("Run and report", "Show the paper's figures for this model, or all.", name="--against-paper"),
     ] = False,
     paper_row: Annotated[
         str | None,
-        typer.Option(help="Show the paper's figures for this model of its tables.", show_default="the same model"),
+        _asked("Run and report", "Show the paper's figures for this model of its tables.", metavar="NAME"),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run folder; one that holds this evaluation already is gone on with.",
-            show_default="runs/eval-ENV-MODEL-DATE",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="TOML file; a run's own config.toml repeats the run.", show_default="none"),
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Go on with this run folder and its configuration.", show_default="none")
-    ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Ask for failed samples again.", show_default="off")
-    ] = False,
-    print_config: Annotated[
-        bool,
-        typer.Option(
-            "--print-config",
-            help="Print the resolved configuration, every key explained, and stop.",
-            show_default="off",
-        ),
-    ] = False,
 ) -> None:
     """Evaluate any model on a benchmark or an environment.
 

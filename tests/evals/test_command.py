@@ -159,12 +159,22 @@ def test_samples_without_number_are_begun_at_once_and_end_when_told_to(tmp_path)
 
 
 def test_help_shows_every_option_with_its_default():
-    status, output = toys.run("eval", "--help", COLUMNS="200")
+    status, output = toys.run("eval", "--help", COLUMNS="80")
+    assert status == 0 and max(map(len, output.splitlines())) <= 80
     found = dict(re.findall(r"(--[a-z-]+)  (.*?)(?=\n│ --|\n╰)", output, re.DOTALL))
+    found = {option: " ".join(re.sub("[│\n]", " ", text).split()) for option, text in found.items()}
     options = {o for p in get_command(app).commands["eval"].params for o in p.opts}
-    assert status == 0 and set(found) == options | {"--help"}
+    assert set(found) == options | {"--help"} and not any("<" in found[o] for o in options)
+    defaults = EvalConfig(env="x").model_dump()
+    # What --concurrency 0 means, and where a new run goes, stand in the text.
+    defaults |= {"env": None, "concurrency": 16, "out": "runs/eval-ENV-MODEL-DATE"}
     for option in options:
-        assert "[default: " in found[option], option
+        value = defaults.get(option[2:].replace("-", "_"))
+        if value in (None, "", [], {}) or value is False:
+            assert "[default" not in found[option], option
+        else:
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            assert f"[default: {shown}]" in found[option], option
     for name in names():
         assert name in found["--env"], name
 
