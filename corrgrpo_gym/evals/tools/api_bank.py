@@ -13,7 +13,8 @@ calls of one right. `metric`:
 
 `prompt`: rlla (default), the system message of RLLA with the turn's APIs as its tools and the dialogue as its history;
 or official, API-Bank's instruction and input. Answers are read in the prompt's way of writing calls, and in the other
-where that finds none; native calls count as well.
+where that finds none; native calls count as well. With the rlla prompt an answer with a call in tags that can't be read
+has failed, whatever stands beside it: two calls were made, and the benchmark asks for one.
 """
 
 import csv
@@ -144,7 +145,11 @@ class ApiBank(Benchmark):
         written = calls_of(tagged.text if not tagged.calls else "")
         if self._official and written:
             return written
-        return list(tagged.calls) if not tagged.errors and tagged.calls else [] if tagged.calls else written
+        # What was begun in the prompt's way and can't be read is a call that failed, not a reason to look elsewhere.
+        # API-Bank's own way is no Python where a text holds quotes.
+        if tagged.errors and (tagged.calls or tagged.dialect != "pythonic"):
+            return []
+        return list(tagged.calls) or written
 
     def _same_outcome(self, call: Call, wanted: Call, before: Sequence[Call]) -> tuple[bool, str]:
         assert self._tools is not None

@@ -130,6 +130,10 @@ def test_prompts(folder):
 RIGHT = {"token": "t1", "content": "Lunch", "time": "2023-03-24 14:00:00", "location": "X"}
 
 
+def in_tags(parameters):
+    return "<tool_call>" + json.dumps({"name": "AddAgenda", "parameters": parameters}) + "</tool_call>"
+
+
 @pytest.mark.parametrize("prompt", ["rlla", "official"])
 @pytest.mark.parametrize(
     ("answer", "right"),
@@ -145,6 +149,24 @@ RIGHT = {"token": "t1", "content": "Lunch", "time": "2023-03-24 14:00:00", "loca
 def test_all_exact(folder, prompt, answer, right):
     benchmark = registry.make("api-bank", folder, prompt=prompt)
     assert values(benchmark, benchmark.cases[0], answer) == {"right": right}
+
+
+@pytest.mark.parametrize(
+    ("answer", "rlla", "official"),
+    [
+        (f"<tool_call>garbage</tool_call> {ADD}", 0, 1),
+        (f"<tool_call></tool_call> {ADD}", 0, 1),
+        (f"{ADD} [TOOL_CALLS] garbage", 0, 1),
+        ("<tool_call>garbage</tool_call>" + in_tags(RIGHT), 0, 0),
+        (in_tags(RIGHT) + "<tool_call>" + "[" * 200, 0, 0),
+        (f"<think>{in_tags({})} no</think> {ADD}", 1, 1),
+        (f"<tool_call>garbage</tool_call> {ADD} {ADD}", 0, 0),
+    ],
+)
+def test_a_call_that_cannot_be_read_is_a_call(folder, answer, rlla, official):
+    for prompt, right in (("rlla", rlla), ("official", official)):
+        benchmark = registry.make("api-bank", folder, prompt=prompt)
+        assert values(benchmark, benchmark.cases[0], answer)["right"] == right, prompt
 
 
 def test_lists_may_be_written_as_lists_or_as_texts(folder):
