@@ -98,8 +98,9 @@ class Updater:
         single = config.epochs == 1 and size >= len(groups)
         old = None if single else self._old_logps(pieces, rows)
         if old is not None:
+            # Now, while no optimiser step has changed the weights.
             gaps = Gaps()
-            gaps.add((old - rows.sampler)[rows.sampled])
+            gaps.add((old - rows.sampler)[rows.sampled & rows.kept[:, None]])
             gaps.check(self.max_mismatch)
         steps = []
         for epoch in range(config.epochs):
@@ -154,7 +155,8 @@ class Updater:
         share = float(lengths[numbers].sum() / max(1.0, float(totals.tokens))) if live else 1.0
         metrics = {name: value / share if share else 0.0 for name, value in sums.items() if name != "policy_loss"}
         metrics |= {"loss": loss} | gaps.metrics()
-        gaps.check(self.max_mismatch)
+        if old is None:
+            gaps.check(self.max_mismatch)
         norm = torch.nn.utils.clip_grad_norm_(policy.trainable(), config.grad_clip or math.inf)
         if torch.isfinite(norm):
             self.optimizer.step()

@@ -8,6 +8,7 @@ import torch
 from corrgrpo_gym.corrgrpo import Algorithm
 from corrgrpo_gym.learners.config import UpdateConfig
 from corrgrpo_gym.learners.episode import Rollout
+from corrgrpo_gym.learners.mismatch import Mismatch
 from corrgrpo_gym.learners.policy import Piece
 from corrgrpo_gym.learners.rollouts import Group
 from corrgrpo_gym.learners.update import Updater, learning_rate
@@ -129,6 +130,25 @@ def test_sampler_metrics():
     assert metrics["sampler_gap_max"] == pytest.approx(gaps.max().item(), rel=1e-4)
     assert metrics["sampler_gap_mean"] == pytest.approx(gaps.mean().item(), rel=1e-4)
     assert metrics["ratio_mean"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"mini_batch": 1}, {"epochs": 2}])
+def test_a_sampler_too_far_away_changes_nothing(options):
+    """The limit is on the mean of the batch, and it is looked at before the first of its optimiser steps."""
+    policy = tiny.policy(dtype=torch.float64)
+    groups, before = groups_of(policy), weights(policy.model).clone()
+    for rollout in groups[0].rollouts:  # one group is off by 1, so the batch by its share of the tokens
+        rollout.logps = [logp - 1.0 for logp in rollout.logps]
+    share = sum(LENGTHS[0]) / sum(map(sum, LENGTHS))
+    work = updater(policy, **options)
+    work.max_mismatch = share - 0.01
+    with pytest.raises(Mismatch, match="largest 1"):
+        work.update(groups, advantages(), LR, (0,))
+    assert torch.equal(weights(policy.model), before)
+    work.max_mismatch = share + 0.01
+    metrics = work.update(groups, advantages(), LR, (0,))
+    assert metrics["sampler_gap_max"] == pytest.approx(1.0, abs=0.1)
+    assert not torch.equal(weights(policy.model), before)
 
 
 def _after(shared=True, budget=16384, algorithm=None, config=None, noise=0.2, reference=False, **options):
