@@ -22,22 +22,18 @@ from corrgrpo_gym.learners.config import PolicyConfig
 from corrgrpo_gym.learners.engines.base import Sampling
 from corrgrpo_gym.learners.engines.transformers import TransformersEngine
 from corrgrpo_gym.learners.engines.vllm.local import Options, VllmEngine, installed
-from corrgrpo_gym.learners.policy import Piece, load_policy
+from corrgrpo_gym.learners.mismatch import measure
+from corrgrpo_gym.learners.policy import load_policy
 
 QUESTIONS = ("the capital of France", "rain", "uses of a brick", "prime numbers", "how bread rises", "the moon")
 
 
 def gap(policy, engine, prompts, sampling):
-    groups = engine.generate(prompts, 4, sampling)
-    pieces = [Piece(p, [c.ids for c in g]) for p, g in zip(prompts, groups, strict=True)]
-    with torch.no_grad():
-        logps, mask = policy.logps(pieces, 1.0)
-    said = torch.nn.utils.rnn.pad_sequence([torch.tensor(c.logps) for g in groups for c in g], batch_first=True)
-    d = (logps.float().cpu() - said)[mask.cpu()].abs()
-    return f"{float(d.mean()):.1e} / {float(d.max()):.1e}"
+    gaps = measure(policy, prompts, engine.generate(prompts, 4, sampling))
+    return f"{gaps.mean:.1e} / {gaps.largest:.1e}"
 
 
-def measure(policy, engine, args):
+def figures(policy, engine, args):
     prompts = [
         render(policy.tokenizer, [{"role": "user", "content": f"Tell me about {QUESTIONS[i % 6]}, part {i}."}])
         for i in range(args.prompts)
@@ -89,7 +85,7 @@ def main():
                 engine = VllmEngine.of_policy(policy, Options(dtype=dtype, max_model_len=1024, max_rows=rows))
             else:
                 engine = TransformersEngine(policy.model, policy.end_ids, autocast=policy.autocast)
-            rate, per_cpu, push, gaps = measure(policy, engine, args)
+            rate, per_cpu, push, gaps = figures(policy, engine, args)
             engine.close()
             print(row.format(name, dtype, f"{rate:.1f}", f"{per_cpu:.1f}", f"{push:.2f}", *gaps), flush=True)
 

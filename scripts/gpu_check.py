@@ -23,6 +23,7 @@ from corrgrpo_gym.learners.config import PolicyConfig, UpdateConfig, resolve
 from corrgrpo_gym.learners.engines.base import Sampling
 from corrgrpo_gym.learners.engines.transformers import TransformersEngine
 from corrgrpo_gym.learners.episode import Rollout
+from corrgrpo_gym.learners.mismatch import measure
 from corrgrpo_gym.learners.policy import Piece, Policy
 from corrgrpo_gym.learners.rollouts import Group, Prompts, collect
 from corrgrpo_gym.learners.update import Updater
@@ -289,24 +290,19 @@ def vllm_figures(check, dtype):
     )  # fmt: skip
     engine = VllmEngine.of_policy(policy, options)
 
-    def gap(n=4):
-        groups = engine.generate(prompts[:2], n, Sampling(16, seed=5))
-        pieces = [Piece(p, [c.ids for c in g]) for p, g in zip(prompts, groups, strict=False)]
-        with torch.no_grad():
-            logps, mask = policy.logps(pieces, 1.0)
-        said = torch.nn.utils.rnn.pad_sequence([torch.tensor(c.logps) for g in groups for c in g], batch_first=True)
-        d = (logps.float().cpu() - said)[mask.cpu()].abs()
-        return float(d.max()), float(d.mean())
+    def gaps():
+        return measure(policy, prompts[:2], engine.generate(prompts[:2], 4, Sampling(16, seed=5)))
 
     try:
         push = check.seconds(lambda: engine.push(policy, 0))
-        found = {"push_seconds": push, "gap_max_at_first": gap()[0]}
+        found = {"push_seconds": push, "gap_max_at_first": gaps().largest}
         with torch.no_grad():
             for p in policy.trainable():
                 p.mul_(1 + 0.05 * torch.randn_like(p))
-        found["gap_max_with_old_weights"] = gap()[0]
+        found["gap_max_with_old_weights"] = gaps().largest
         found["push_again_seconds"] = check.seconds(lambda: engine.push(policy, 1))
-        found["gap_max_after_push"], found["gap_mean_after_push"] = gap()
+        after = gaps()
+        found |= {"gap_max_after_push": after.largest, "gap_mean_after_push": after.mean}
         seconds = check.seconds(lambda: engine.generate(prompts, work["samples"], Sampling(work["answer"], seed=6)))
         found["sampling_tokens_per_s_at_most"] = rows * work["answer"] / seconds
         if cuda:
@@ -314,7 +310,7 @@ def vllm_figures(check, dtype):
             engine.sleep()
             found["sleep_gives_back_gib"] = (torch.cuda.mem_get_info()[0] - awake) / 2**30
             found["wake_and_push_seconds"] = check.seconds(lambda: engine.push(policy, 2))
-            found["gap_max_after_sleep"] = gap()[0]
+            found["gap_max_after_sleep"] = gaps().largest
             assert (
                 found["sleep_gives_back_gib"] > 1
                 and found["gap_max_after_sleep"] < 2 * found["gap_max_after_push"] + 1e-2

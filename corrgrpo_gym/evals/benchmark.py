@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from ..envs.chat import Message
+from ..errors import NotScored
 from .metrics import Column, Sample
 from .models.base import Reply
 
@@ -102,6 +103,26 @@ class Episode:
 
     def close(self) -> None:
         """Let go of what it holds; called once, also where the sample failed."""
+
+
+class Scored(Protocol):
+    """An episode whose course gives its score."""
+
+    def advance(self, reply: Reply) -> Sequence[Message] | None: ...  # noqa: D102
+
+    def score(self) -> Score: ...  # noqa: D102
+
+
+def replay(episode: Scored, replies: Sequence[Reply]) -> Score:
+    """Play saved replies again.
+
+    Raises:
+        NotScored: they do not end the episode.
+    """
+    for reply in replies:
+        if episode.advance(reply) is None:
+            return episode.score()
+    raise NotScored(UNFINISHED)
 
 
 class Benchmark(ABC):

@@ -12,8 +12,8 @@ import numpy as np
 from .. import envs
 from ..envs import MultiRewardEnv
 from ..envs.chat import Message
-from ..errors import GymError, NotScored
-from .benchmark import UNFINISHED, Benchmark, Case, Episode, Score
+from ..errors import GymError
+from .benchmark import Benchmark, Case, Episode, Score, replay
 from .metrics import Column, mean
 from .models.base import Reply
 
@@ -75,10 +75,7 @@ class EnvironmentBenchmark(Benchmark):
         """Roll the episode out again with these answers."""
         episode = self.episode(case)
         try:
-            for reply in replies:
-                if episode.advance(reply) is None:
-                    return episode.score()
-            raise NotScored(UNFINISHED)
+            return replay(episode, replies)
         finally:
             episode.close()
 

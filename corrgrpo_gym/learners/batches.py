@@ -12,7 +12,7 @@ import torch
 
 from ..corrgrpo import Algorithm
 from .config import RolloutConfig, TrainConfig
-from .engines.base import Engine, Sampling, settle
+from .engines.base import Engine, Sampling, seed, settle
 from .episode import Limits
 from .policy import Policy
 from .rollouts import Group, Prompts, collect
@@ -180,8 +180,3 @@ class Batches:
 def limits_of(config: RolloutConfig) -> Limits:
     """How far an episode may go, by the rollout section of a configuration."""
     return Limits(config.max_new_tokens, config.max_turn_tokens, config.max_turns)
-
-
-def seed(*parts: int) -> int:
-    """A seed for torch from several numbers."""
-    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)

@@ -76,3 +76,10 @@ def right_pad(sequences: Sequence[Sequence[int]], device: Any) -> tuple[torch.Te
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(s, dtype=torch.long) for s in sequences], batch_first=True)
     mask = torch.arange(ids.shape[1])[None] < lengths[:, None]
     return ids.to(device), mask.to(device)
+
+
+def right_pad_floats(rows: Sequence[Sequence[float]], device: Any) -> torch.Tensor:
+    """Float32 [R, C] padded with 0 on the right."""
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(r, dtype=torch.float32) for r in rows], batch_first=True).to(
+        device
+    )

@@ -1,8 +1,13 @@
 """How far the engine that sampled is from the learner that is trained on its samples."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+
+from .engines.base import Completion
+from .kv import right_pad_floats
+from .policy import Piece, Policy
 
 
 class Mismatch(Exception):
@@ -68,6 +73,18 @@ class Gaps:
             "sampler_kl": self.kl / self.count,
             "sampler_ess": self.weight**2 / (self.count * self.square),
         }
+
+
+@torch.no_grad()
+def measure(
+    policy: Policy, prompts: Sequence[Sequence[int]], groups: Sequence[Sequence[Completion]], temperature: float = 1.0
+) -> Gaps:
+    """Gaps between a policy and what an engine sampled for these prompts at this temperature."""
+    pieces = [Piece(prompt, [c.ids for c in group]) for prompt, group in zip(prompts, groups, strict=True)]
+    logps, mask = policy.logps(pieces, temperature)
+    gaps = Gaps()
+    gaps.add((logps - right_pad_floats([c.logps for group in groups for c in group], policy.device))[mask])
+    return gaps
 
 
 def likely_cause(gap: Mismatch, engine: str, staleness: int, before: float) -> str:

@@ -254,6 +254,4 @@ def of(config: TrainConfig) -> list[str]:
     Algorithm.from_name(config.algo)
     gpu = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else None
     tasks, note = tasks_of(config)
-    # An engine that is named counts, be it installed here or not: plans are made on laptops too.
-    engine = config.engine.name if config.engine.name != "auto" else engine_name(config)
-    return describe(config, tasks, note, engine, gpu)
+    return describe(config, tasks, note, engine_name(config, planned=True), gpu)

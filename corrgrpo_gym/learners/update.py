@@ -10,7 +10,7 @@ import torch
 
 from ..corrgrpo import Algorithm, BatchTotals, truncated_importance_weights
 from .config import UpdateConfig
-from .kv import right_pad
+from .kv import right_pad, right_pad_floats
 from .mismatch import Gaps
 from .policy import Piece, Policy, micro_batches
 from .rollouts import Group
@@ -197,10 +197,3 @@ class _Rows:
             dtype=torch.long,
             device=device,
         )
-
-
-def right_pad_floats(rows: Sequence[Sequence[float]], device: Any) -> torch.Tensor:
-    """Float32 [R, C] padded with 0 on the right."""
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(r, dtype=torch.float32) for r in rows], batch_first=True).to(
-        device
-    )

@@ -5,8 +5,9 @@ import torch
 
 from corrgrpo_gym.errors import GymError
 from corrgrpo_gym.learners import plan
-from corrgrpo_gym.learners.config import resolve
+from corrgrpo_gym.learners.config import EngineConfig, resolve
 from corrgrpo_gym.learners.engines import choose
+from corrgrpo_gym.learners.engines.vllm import local
 
 from . import runs
 
@@ -16,7 +17,7 @@ def machine(monkeypatch):
     """Pretend that vLLM and a GPU are here, or not."""
 
     def pretend(vllm, gpu):
-        monkeypatch.setattr(choose, "installed", lambda: vllm)
+        monkeypatch.setattr(local, "installed", lambda: vllm)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
 
     return pretend
@@ -61,3 +62,5 @@ def test_a_plan_for_another_machine(machine):
     config = resolve({"model": "Qwen/Qwen2.5-Coder-0.5B-Instruct", "data": "embedded", "engine": {"name": "vllm"}})
     text = "\n".join(plan.of(config))
     assert "sampled by vllm" in text and "engine's key-value cache" in text
+    with pytest.raises(GymError, match="needs an engine with weights of its own"):
+        plan.of(config.model_copy(update={"engine": EngineConfig(name="transformers", off_policy_steps=1)}))

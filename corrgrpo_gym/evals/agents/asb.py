@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ...envs.chat import Message
-from ...errors import GymError, NotScored, unknown
-from ..benchmark import UNFINISHED, Benchmark, Case, Score
+from ...errors import GymError, unknown
+from ..benchmark import Benchmark, Case, Score, replay
 from ..files import Files
 from ..metrics import Column, Sample, mean
 from ..models.base import Reply
@@ -101,11 +101,7 @@ class Asb(Benchmark):
 
     def score(self, case: Case, replies: Sequence[Reply]) -> Score:
         """Play the answers again."""
-        episode = self.episode(case)
-        for reply in replies:
-            if episode.advance(reply) is None:
-                return episode.score()
-        raise NotScored(UNFINISHED)
+        return replay(self.episode(case), replies)
 
     def _case(self, pair: Pair, kind: str) -> Case:
         shown = pair if kind == ATTACKED or self._clean_tools == "all" else None

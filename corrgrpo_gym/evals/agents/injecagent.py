@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...envs.chat import Message
-from ...errors import NotScored
-from ..benchmark import UNFINISHED, Benchmark, Case, Caveat, Episode, Score
+from ..benchmark import Benchmark, Case, Caveat, Episode, Score, replay
 from ..files import Files
 from ..metrics import Column, Estimator, mean
 from ..models.base import Reply
@@ -98,11 +97,7 @@ class InjecAgent(Benchmark):
 
     def score(self, case: Case, replies: Sequence[Reply]) -> Score:
         """Grade the answers again."""
-        episode = self.episode(case)
-        for reply in replies:
-            if episode.advance(reply) is None:
-                return episode.score()
-        raise NotScored(UNFINISHED)
+        return replay(self.episode(case), replies)
 
     def _case(self, task: Task) -> Case:
         row = task.row

@@ -12,9 +12,9 @@ from ...errors import GymError
 from ...learners.chat import decode, render
 from ...learners.config import PolicyConfig
 from ...learners.engines.base import Completion, Interrupted, Sampling, TokenEngine
-from ...learners.engines.choose import useful
 from ...learners.engines.transformers import TransformersEngine
-from ...learners.engines.vllm.serving import VllmModel
+from ...learners.engines.vllm.local import useful
+from ...learners.engines.vllm.pretrained import VllmModel
 from ...learners.policy import load_policy
 from .base import ModelFailure, Reply, Request, Usage
 

@@ -5,6 +5,8 @@ from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+import numpy as np
+
 
 class Interrupted(Exception):
     """Sampling was asked to stop (Ctrl-C, SIGTERM)."""
@@ -59,6 +61,11 @@ class More:
 
 
 OnFinish: TypeAlias = Callable[[int, int, Completion], "Future[More | None] | None"]
+
+
+def seed(*parts: int) -> int:
+    """A seed in [0, 2^63) from several numbers."""
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
 
 
 def settle(futures: Collection["Future[Any]"], interrupted: Callable[[], bool]) -> None:

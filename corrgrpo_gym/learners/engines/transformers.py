@@ -6,10 +6,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from ..kv import padding_is_free, prefill, select_rows
+from . import base
 from .base import Completion, Interrupted, More, OnFinish, Sampling, settle
 
 
@@ -177,7 +177,7 @@ def _noise(seed: int, turn: int, rows: int, tokens: int) -> torch.Tensor:
     So the draw of a row depends neither on which other rows are still running nor on how rows are cut into batches.
     """
     if turn:
-        seed = int(np.random.SeedSequence([seed, turn]).generate_state(1, np.uint64)[0] >> 1)
+        seed = base.seed(seed, turn)
     return torch.rand((rows, tokens), generator=torch.Generator().manual_seed(seed))
 
 

@@ -4,7 +4,8 @@ import torch
 
 from corrgrpo_gym.learners.config import PolicyConfig
 from corrgrpo_gym.learners.engines.base import Sampling
-from corrgrpo_gym.learners.policy import Piece, Policy
+from corrgrpo_gym.learners.mismatch import measure
+from corrgrpo_gym.learners.policy import Policy
 
 from .. import tiny
 
@@ -25,13 +26,7 @@ def policy(tied=True, vocabulary=48, **config):
 
 def largest_gap(policy, prompts, groups, temperature=1.0):
     """Largest |log p of the learner - log p of the engine| over all sampled tokens."""
-    pieces = [Piece(p, [c.ids for c in group]) for p, group in zip(prompts, groups, strict=True)]
-    with torch.no_grad():
-        logps, mask = policy.logps(pieces, temperature)
-    said = [c.logps for group in groups for c in group]
-    return max(
-        float((row[seen] - torch.tensor(logp)).abs().max()) for row, seen, logp in zip(logps, mask, said, strict=True)
-    )
+    return measure(policy, prompts, groups, temperature).largest
 
 
 def disturb(policy, size=0.05, seed=0):
@@ -46,3 +41,20 @@ def disturb(policy, size=0.05, seed=0):
 def sample(engine, policy, prompts=PROMPTS, n=4, **options):
     groups = engine.generate(prompts, n, Sampling(**{"max_new_tokens": 16, "seed": 3} | options))
     return groups, largest_gap(policy, prompts, groups, options.get("temperature", 1.0))
+
+
+def follows(engine, policy, change, versions=3):
+    """After each push the engine has the learner's log-probabilities, and after each change of the learner no more."""
+    for version in range(versions):
+        engine.push(policy, version)
+        assert engine.version == version
+        assert sample(engine, policy)[1] < 1e-3
+        change(policy, seed=version)
+        assert sample(engine, policy)[1] > 0.02
+
+
+def disturb_adapters(policy, seed=0):
+    """Adapters begin as zeros, so by a fixed size."""
+    with torch.no_grad():
+        for p in policy.trainable():
+            p.add_(0.1 * torch.randn(p.shape, generator=torch.Generator().manual_seed(seed)))

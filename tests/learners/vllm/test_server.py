@@ -3,7 +3,6 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-import torch
 
 from corrgrpo_gym.errors import GymError
 from corrgrpo_gym.learners.config import merge
@@ -37,11 +36,7 @@ def test_full_weights(url):
     policy = helpers.policy()
     engine = VllmServer(url + "/v1/", policy.end_ids)
     try:
-        for version in range(3):
-            engine.push(policy, version)
-            assert helpers.sample(engine, policy)[1] < 1e-3
-            helpers.disturb(policy, seed=version)
-            assert helpers.sample(engine, policy)[1] > 0.02
+        helpers.follows(engine, policy, helpers.disturb)
     finally:
         engine.close()
 
@@ -50,13 +45,7 @@ def test_adapters(url):
     policy = helpers.policy(lora_rank=4)
     engine = VllmServer(url, policy.end_ids, lora=True)
     try:
-        for version in range(3):
-            engine.push(policy, version)
-            assert helpers.sample(engine, policy)[1] < 1e-3
-            with torch.no_grad():
-                for p in policy.trainable():
-                    p.add_(0.1 * torch.randn(p.shape, generator=torch.Generator().manual_seed(version)))
-            assert helpers.sample(engine, policy)[1] > 0.02
+        helpers.follows(engine, policy, helpers.disturb_adapters)
     finally:
         engine.close()
 

