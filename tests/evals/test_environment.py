@@ -19,6 +19,12 @@ def said(text):
     return Reply({"role": "assistant", "content": text})
 
 
+@pytest.fixture(autouse=True)
+def registrations(monkeypatch):
+    """What a test registers ends with it."""
+    monkeypatch.setattr(envs.registry, "_entries", dict(envs.registry._entries))
+
+
 def test_components_and_their_weighted_total():
     bench = registry.make(toys.ENV, size=5)
     assert [c.name for c in bench.columns] == ["correct", "brief", "total"] and len(bench.cases) == 5
